@@ -1,0 +1,46 @@
+# Needs git, gcc, make and a Python >= 3.10 with its headers; everything else is installed into .venv, pinned.
+# On Debian, missing packages are installed by name when run as root, and named when not.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then echo $$p; break; fi; done)
+ARGS ?=
+FUZZ_SECONDS ?= 60
+
+ifeq ($(PYTHON),)
+$(error no Python >= 3.10 was found; on Debian: apt-get install python3 python3-dev python3-venv)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench fuzz sanitize matrix format wheel clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## build the package, run both worked examples, print their reports
+	@$(PYTHON) tools/demo.py $(ARGS)
+
+test: ## every test on every Python found from 3.10 on (ARGS="--help" for a part of them)
+	@$(PYTHON) tools/run_tests.py $(ARGS)
+
+check: ## warnings as errors (gcc, clang), ruff, mypy --strict, formatting, house rules
+	@$(PYTHON) tools/check.py $(ARGS)
+
+bench: ## our costs beside the peer's, interleaved, into benchmarks/ (ARGS=--quick for a first look)
+	@$(PYTHON) benchmarks/run.py $(ARGS)
+
+fuzz: ## damaged files against the sanitized command (FUZZ_SECONDS=60)
+	@$(PYTHON) tools/fuzz.py --seconds $(FUZZ_SECONDS) $(ARGS)
+
+sanitize: ## C and Python tests under the address and undefined-behaviour sanitizers
+	@$(PYTHON) tools/run_tests.py --sanitize $(ARGS)
+
+matrix: ## every test on every interpreter and compiler found, free-threaded builds too (TEST_PYTHONS=path:path adds some)
+	@$(PYTHON) tools/run_tests.py --all $(ARGS)
+
+format: ## format C and Python in place
+	@$(PYTHON) tools/check.py --format
+
+wheel: ## a wheel for this Python, in dist/
+	@$(PYTHON) tools/demo.py --wheel-only
+
+clean: ## remove all that the targets made
+	rm -rf build dist .venv

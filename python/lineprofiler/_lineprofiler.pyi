@@ -1,0 +1,114 @@
+"""The extension: recorder, reading of runs, and the command, all in C. Private: use `lineprofiler.accounting`."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Literal, TypeAlias, TypeVar, type_check_only
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+__version__: str
+
+_Row: TypeAlias = tuple[Any, ...]
+"""A phase, see src/python/convert.h."""
+_Pairs: TypeAlias = list[tuple[str, str]]
+
+@type_check_only
+class PhaseScope:
+    """What ``phase()`` gives: a context manager (its ``as`` is None) and a decorator; many may enter one at once."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+    def __call__(self, func: _F, /) -> _F: ...
+
+class Recorder:
+    """Base of `lineprofiler.accounting.Profiler`: records into this process's shared memory once `_open` was called."""
+
+    def phase(
+        self,
+        name: str,
+        io: bool | Literal["thread"] = False,
+        sync: bool = False,
+        sample: float = 1.0,
+        async_work: bool = False,
+    ) -> PhaseScope:
+        """A phase: ``with profiler.phase("select"):``, or a decorator.
+
+        It nests in the phase that is open in the same thread and task. `io` records the bytes that the process moved
+        meanwhile (``"thread"``: the calling thread alone), `sync` waits for the GPU at both ends, `sample` measures one
+        entry in ``round(1/sample)`` and scales, `async_work` marks times as submission only. Raises TypeError for a
+        name that is no str, ValueError for a `sample` outside 0 < sample <= 1, and with ``strict_names`` for names
+        built from data.
+        """
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Adds `n` to a counter of the innermost open phase of the caller, else of the root.
+
+        Takes ints, bools and objects with ``__index__``, also negative ones. Raises TypeError for floats and texts,
+        OverflowError for more than 64 bits.
+        """
+
+    def current_phase(self) -> str:
+        """Path of the caller's deepest open phase, joined by ``/``; ``""`` if there is none."""
+
+    def io_counters(self) -> tuple[int, int, int, int, bool]: ...
+    def _open(self, config: dict[str, Any]) -> None: ...
+    def _close(self) -> None: ...
+    def _snapshot(self) -> bool: ...
+    def _worker(self) -> dict[str, Any]: ...
+    def _note_callback_failure(self) -> None: ...
+    def _note_asked(self, option: str) -> None: ...
+    @property
+    def _enabled(self) -> bool: ...
+    @property
+    def _recording(self) -> bool: ...
+    @property
+    def _entered_while_off(self) -> int: ...
+    @property
+    def _last_error(self) -> str: ...
+    @property
+    def _segment_path(self) -> str: ...
+
+def phase(
+    name: str, io: bool | Literal["thread"] = False, sync: bool = False, sample: float = 1.0, async_work: bool = False
+) -> PhaseScope:
+    """`Recorder.phase` of the installed profiler; does nothing if there is none."""
+
+def count(name: str, n: int = 1) -> None:
+    """`Recorder.count` of the installed profiler; does nothing if there is none."""
+
+def current() -> str:
+    """Path of the caller's deepest open phase of the installed profiler; ``""`` if there is none."""
+
+def _install(recorder: Recorder | None, /) -> None: ...
+def _installed() -> Recorder | None: ...
+def load_run(path: str, adopt: bool, /) -> dict[str, Any]:
+    """A run directory as plain data. `adopt`: dead segments of this host get their snapshot files. Raises OSError."""
+
+def render_text(run: dict[str, Any], width: int, color: bool, utf8: bool, all: bool, samples: bool, /) -> str: ...
+def report_json(run: dict[str, Any], samples: bool, /) -> str: ...
+def report_file(path: str, json: bool, /) -> str:
+    """The report of a run directory, from files to text. Raises OSError."""
+
+def compare_trees(a: list[_Row], b: list[_Row], /) -> list[tuple[str, int, int, float, float, float, float]]:
+    """(phase, entries a, b, mean a, b, median a, b in ns), in the order of the report."""
+
+def render_comparison(
+    a: list[_Row], b: list[_Row], label_a: str, label_b: str, width: int, color: bool, utf8: bool, /
+) -> str: ...
+def comparison_json(a: list[_Row], b: list[_Row], label_a: str, label_b: str, /) -> str: ...
+def cli_main(
+    argv: list[str],
+    out_write: Callable[[str], object],
+    err_write: Callable[[str], object],
+    fd: int,
+    is_tty: bool,
+    utf8: bool,
+    environment: tuple[str | None, str | None, str | None, str | None, str | None, str | None],
+    /,
+) -> int:
+    """The command. `environment` is (NO_COLOR, TERM, COLUMNS, LC_ALL, LC_CTYPE, LANG); `fd` of the terminal, -1 none.
+
+    Gives the exit code. A BrokenPipeError of a stream ends its output quietly; other exceptions are raised at the end.
+    """

@@ -1,0 +1,34 @@
+"""``phase(sync=True)``: waits until the GPU has done what was queued, so that wall time means GPU time.
+
+Never imports torch: a program that has not loaded it has queued nothing. Never makes a CUDA context either, unless it
+was asked to with ``cuda_sync=True``.
+"""
+
+import sys
+
+failures = 0
+"""How many times torch raised; such a phase is timed without its GPU work."""
+
+
+def drain(policy: "bool | None") -> bool:
+    """Waits for the current CUDA device; True if it did. Raises nothing.
+
+    `policy` is ``Profiler(cuda_sync=)``: None waits only where this process already has a CUDA context, False never,
+    True wherever torch is loaded and sees a device.
+    """
+    global failures
+    torch = sys.modules.get("torch") if policy is not False else None
+    if torch is None:
+        return False
+    try:
+        cuda = torch.cuda
+        if policy is None and not cuda.is_initialized():
+            return False
+        if policy is True and not (cuda.is_initialized() or cuda.is_available()):
+            return False
+        cuda.synchronize()
+    except Exception:
+        # A half-imported torch, a lost device: the program has its own ways to learn of it.
+        failures += 1
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""The ``lineprofiler`` command: the C command behind Python's streams."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from lineprofiler import _lineprofiler
+
+_Write = Callable[[str], object]
+_ENVIRONMENT = ("NO_COLOR", "TERM", "COLUMNS", "LC_ALL", "LC_CTYPE", "LANG")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command with these arguments (None: those of the process) and gives its exit code.
+
+    0 success, 1 a gate failed, 2 usage or input that cannot be read, 130 interrupted. A closed pipe ends quietly.
+    """
+    arguments = [str(each) for each in (sys.argv[1:] if argv is None else argv)]
+    no_color, term, columns, lc_all, lc_ctype, lang = (os.environ.get(name) for name in _ENVIRONMENT)
+    out, err = sys.stdout, sys.stderr
+    fd, is_tty = _terminal(out)
+    try:
+        code = _lineprofiler.cli_main(
+            arguments,
+            _writer(out),
+            _writer(err),
+            fd,
+            is_tty,
+            _shows_utf8(out),
+            (no_color, term, columns, lc_all, lc_ctype, lang),
+        )
+        if out is not None:
+            out.flush()
+    except BrokenPipeError:
+        _drop(out)
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        _drop(out)
+        if err is not None:
+            err.write(f"lineprofiler: cannot write the output: {error.strerror or error}\n")
+        return 2
+    return code
+
+
+def _writer(stream: TextIO | None) -> _Write:
+    # A process may have no streams; len takes a text and does nothing with it.
+    return stream.write if stream is not None else len
+
+
+def _terminal(stream: TextIO | None) -> tuple[int, bool]:
+    try:
+        return (stream.fileno(), stream.isatty()) if stream is not None else (-1, False)
+    except (OSError, ValueError, AttributeError):  # a StringIO, a closed file, a stream of somebody's own
+        return -1, False
+
+
+def _shows_utf8(stream: TextIO | None) -> bool:
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig")
+
+
+def _drop(stream: TextIO | None) -> None:
+    """Points a broken output at nothing, or the interpreter would complain about it again at its end."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if stream is not None:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, stream.fileno())
+            os.close(nothing)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+#include "analysis/compare.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/tree_math.h"
+#include "store/arena.h"
+
+static bool moved(double ratio, double by)
+{
+    return ratio > 1.0 + by || ratio < 1.0 / (1.0 + by);
+}
+
+static double median(const lp_phase *phase)
+{
+    if (phase->entries == 0 || phase->hist.size == 0)
+        return 0.0;
+    double p50 = lp_cells_quantile(&phase->hist, 0.5);
+    return p50 < (double)phase->min_ns ? (double)phase->min_ns : p50 > (double)phase->max_ns ? (double)phase->max_ns : p50;
+}
+
+static void set_side(const lp_phase *phase, uint64_t *entries, double *per_entry, double *p50)
+{
+    if (!phase || phase->entries == 0)
+        return;
+    *entries = phase->entries;
+    *per_entry = (double)phase->wall_ns / (double)phase->entries;
+    *p50 = median(phase);
+}
+
+static lp_status set_path(lp_arena *arena, const lp_tree *tree, uint32_t index, lp_delta *row)
+{
+    size_t size = 0, at = 0;
+
+    for (uint32_t i = index; i != 0; i = tree->phases[i].parent) {
+        row->depth++;
+        size += tree->phases[i].name.size + 1;
+    }
+    row->names = lp_arena_take(arena, row->depth * sizeof *row->names);
+    char *text = lp_arena_take(arena, size + 1);
+    if (!row->names || !text)
+        return LP_E_MEMORY;
+    for (uint32_t i = index, level = row->depth; i != 0; i = tree->phases[i].parent)
+        row->names[--level] = tree->phases[i].name;
+    for (uint32_t level = 0; level < row->depth; level++) {
+        if (level > 0)
+            text[at++] = '/';
+        if (row->names[level].size > 0)
+            memcpy(text + at, row->names[level].data, row->names[level].size);
+        at += row->names[level].size;
+    }
+    row->path = (lp_str){text, at};
+    return LP_OK;
+}
+
+static void judge(lp_delta *row)
+{
+    row->samples = row->entries_a < row->entries_b ? row->entries_a : row->entries_b;
+    row->only_in = row->entries_a == 0 ? 'B' : row->entries_b == 0 ? 'A' : 0;
+    if (row->only_in) {
+        row->samples = row->entries_a + row->entries_b;
+        return;
+    }
+    row->thin = row->samples < LP_THIN_EVIDENCE;
+    row->ratio = row->per_entry_a > 0.0 ? row->per_entry_b / row->per_entry_a : 0.0;
+    row->p50_ratio = row->p50_a > 0.0 ? row->p50_b / row->p50_a : 0.0;
+    row->percent = row->ratio > 0.0 ? (row->ratio - 1.0) * 100.0 : 0.0;
+    if (row->ratio > 0.0 && row->p50_ratio > 0.0)
+        row->tail_moved = (moved(row->ratio, LP_TAIL_MOVED) && !moved(row->p50_ratio, LP_TAIL_STILL)) ||
+                          (moved(row->p50_ratio, LP_TAIL_MOVED) && !moved(row->ratio, LP_TAIL_STILL));
+}
+
+static lp_status add_row(lp_comparison *to, const lp_tree *tree, uint32_t index, const lp_phase *a, const lp_phase *b)
+{
+    lp_delta *row = &to->rows[to->count];
+
+    memset(row, 0, sizeof *row);
+    set_side(a, &row->entries_a, &row->per_entry_a, &row->p50_a);
+    set_side(b, &row->entries_b, &row->per_entry_b, &row->p50_b);
+    if (row->entries_a == 0 && row->entries_b == 0)
+        return LP_OK;
+    judge(row);
+    lp_status status = set_path(to->arena, tree, index, row);
+    if (status == LP_OK)
+        to->count++;
+    return status;
+}
+
+/* twin[i]: index in `other` of the same path, UINT32_MAX if there is none. */
+static uint32_t *find_twins(const lp_tree *tree, const lp_tree *other)
+{
+    uint32_t *twin = malloc((tree->count + 1ul) * sizeof *twin);
+
+    if (!twin)
+        return NULL;
+    for (uint32_t i = 0; i < tree->count; i++) {
+        uint32_t above = i == 0 ? 0 : twin[tree->phases[i].parent];
+        twin[i] = i == 0 ? 0 : above == UINT32_MAX ? UINT32_MAX : lp_tree_find(other, above, tree->phases[i].name);
+    }
+    return twin;
+}
+
+static double wall(const lp_delta *row)
+{
+    return (double)row->entries_a * row->per_entry_a + (double)row->entries_b * row->per_entry_b;
+}
+
+static int order(const void *a, const void *b)
+{
+    const lp_delta *x = a, *y = b;
+
+    if (!x->only_in != !y->only_in)
+        return x->only_in ? -1 : 1;
+    double left = x->only_in ? wall(x) : x->ratio, right = x->only_in ? wall(y) : y->ratio;
+    if (left != right)
+        return left > right ? -1 : 1;
+    return lp__str_compare(x->path, y->path);
+}
+
+lp_status lp_compare(const lp_tree *a, const lp_tree *b, lp_comparison **out)
+{
+    lp_comparison *comparison = calloc(1, sizeof *comparison);
+    uint32_t *twin_a = find_twins(a, b), *twin_b = find_twins(b, a);
+    lp_status status = LP_E_MEMORY;
+
+    if (!comparison || !twin_a || !twin_b)
+        goto done;
+    comparison->arena = lp_arena_new();
+    comparison->rows = malloc((a->count + (size_t)b->count + 1) * sizeof *comparison->rows);
+    if (!comparison->arena || !comparison->rows)
+        goto done;
+    status = LP_OK;
+    for (uint32_t i = 1; status == LP_OK && i < a->count; i++)
+        status = add_row(comparison, a, i, &a->phases[i], twin_a[i] == UINT32_MAX ? NULL : &b->phases[twin_a[i]]);
+    for (uint32_t i = 1; status == LP_OK && i < b->count; i++)
+        if (twin_b[i] == UINT32_MAX)
+            status = add_row(comparison, b, i, NULL, &b->phases[i]);
+    if (status == LP_OK && comparison->count > 1)
+        qsort(comparison->rows, comparison->count, sizeof *comparison->rows, order);
+done:
+    free(twin_a);
+    free(twin_b);
+    if (status != LP_OK)
+        lp_comparison_free(comparison);
+    else
+        *out = comparison;
+    return status;
+}
+
+void lp_comparison_free(lp_comparison *comparison)
+{
+    if (!comparison)
+        return;
+    lp_arena_free(comparison->arena);
+    free(comparison->rows);
+    free(comparison);
+}

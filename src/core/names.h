@@ -1,0 +1,20 @@
+/* Names and paths of one recorder: the process-wide numbers behind the per-thread trees. Cold; under the recorder's lock.
+ *
+ * A name's bytes live once, in the segment's NAMES blocks; a path is (parent path, name). Both tables only grow. */
+#ifndef LP_CORE_NAMES_H
+#define LP_CORE_NAMES_H
+
+#include "core/record.h"
+
+struct lp__names *lp__names_new(void);
+void lp__names_free(struct lp__names *names);
+struct lp__paths *lp__paths_new(void);
+void lp__paths_free(struct lp__paths *paths);
+
+/* Id of the path `name` below path `parent` (0 = root). 0 when `limit` paths exist already or memory is out; *fresh tells
+ * whether it was made. Under the lock. */
+uint32_t lp__path_get(struct lp__paths *paths, uint32_t parent, uint32_t name, uint32_t limit, bool *fresh);
+/* Counts a path that found no room: true the first time this (parent, name) is folded. Under the lock. */
+bool lp__path_folded(struct lp__paths *paths, uint32_t parent, uint32_t name);
+
+#endif

@@ -1,0 +1,696 @@
+/* Threads and contexts: who records into which arena, and whose stack is the current one. Cold, but an asyncio program comes here
+ * at every phase of another task. */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/names.h"
+#include "core/record.h"
+#include "core/thread.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18 /* Linux 4.14 */
+#endif
+
+#define LOOK_NS 10000000u /* look at the CPU clock at least every 10 ms: a hypervisor's theft shows no switch */
+
+__thread lp_thread *lp__current;
+
+static pthread_key_t at_thread_end;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int have_key;
+
+void lp_recorder_lock(lp_recorder *recorder)
+{
+    while (atomic_flag_test_and_set_explicit(&recorder->lock, memory_order_acquire))
+        sched_yield();
+}
+
+void lp_recorder_unlock(lp_recorder *recorder)
+{
+    atomic_flag_clear_explicit(&recorder->lock, memory_order_release);
+}
+
+/* Memory that a forked child finds zeroed, whoever forked: also _Fork and raw clone, where no atfork handler runs. */
+static void *wiped_memory(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (at == MAP_FAILED)
+        return NULL;
+    if (madvise(at, size, MADV_WIPEONFORK) != 0) {
+        munmap(at, size);
+        return NULL;
+    }
+    return at;
+}
+
+static void thread_free(lp_thread *th)
+{
+    free(th->stacks);
+    munmap(th, sizeof *th);
+}
+
+static lp_recorder *_Atomic all; /* every one that was made: they are never freed */
+
+/* ---- recorder ----------------------------------------------------------------------------------------------------- */
+
+lp_recorder *lp_recorder_new(const lp_hooks *hooks)
+{
+    lp_recorder *recorder = calloc(1, sizeof *recorder);
+
+    if (!recorder)
+        return NULL;
+    recorder->guard = wiped_memory((size_t)sysconf(_SC_PAGESIZE));
+    if (!recorder->guard) {
+        free(recorder);
+        return NULL;
+    }
+    recorder->hooks = *hooks;
+    atomic_store(&recorder->due, UINT64_MAX);
+    atomic_flag_clear(&recorder->lock);
+    do
+        recorder->next = atomic_load(&all);
+    while (!atomic_compare_exchange_weak(&all, &recorder->next, recorder));
+    return recorder;
+}
+
+lp_status lp_recorder_begin(lp_recorder *recorder)
+{
+    lp_seg_header *header = lp_segment_header(&recorder->segment);
+
+    /* What a parent left is not ours to free while it may be half changed: a child starts with empty tables. */
+    recorder->names = lp__names_new();
+    recorder->paths = lp__paths_new();
+    if (!recorder->names || !recorder->paths)
+        return LP_E_MEMORY;
+    recorder->threads = NULL;
+    recorder->thread_count = recorder->thread_room = 0;
+    recorder->idle = NULL;
+    recorder->mult = lp_clock_calibrate();
+    atomic_store(&recorder->io_threads, 0);
+    atomic_store(&recorder->io_arrivals, 0);
+    lp_clock_moment(&recorder->start);
+    header->clock.kind = lp__clock_kind;
+    header->clock.cpu = recorder->measure_cpu ? recorder->cpu : LP_CPU_NONE;
+    header->clock.mult = recorder->mult;
+    header->clock.start = header->clock.last = recorder->start;
+    header->measure_cpu = recorder->measure_cpu;
+    header->thread_names = recorder->thread_names;
+    header->started_ns = recorder->start.real_ns;
+    recorder->generation++;
+    *recorder->guard = recorder->generation;
+    recorder->recording = true;
+    recorder->child = false;
+    lp_segment_set_state(&recorder->segment, LP_SEG_RECORDING);
+    return LP_OK;
+}
+
+void lp_recorder_moment(lp_recorder *recorder, lp_moment *now)
+{
+    lp_clock_moment(now);
+    if (!recorder->segment.base)
+        return;
+    lp_seg_clock *clock = &lp_segment_header(&recorder->segment)->clock;
+    uint64_t mult = lp_clock_mult(&recorder->start, now, recorder->mult);
+    __atomic_store_n(&recorder->mult, mult, __ATOMIC_RELAXED);
+    __atomic_store_n(&clock->last_begun, clock->last_begun + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    clock->mult = mult;
+    clock->last = *now;
+    __atomic_store_n(&clock->last_done, clock->last_begun, __ATOMIC_RELEASE);
+}
+
+/* Takes `th` off the calling thread's list; false: it is another thread's. */
+static bool unlink_own(lp_thread *th)
+{
+    for (lp_thread **link = &lp__current; *link; link = &(*link)->next) {
+        if (*link == th) {
+            *link = th->next;
+            lp_detector_stop(&th->detector, true);
+            return true;
+        }
+    }
+    return false;
+}
+
+void lp_recorder_end(lp_recorder *recorder)
+{
+    if (!recorder->recording)
+        return;
+    recorder->recording = false;
+    bool forked = *recorder->guard != recorder->generation;
+    recorder->generation++;
+    *recorder->guard = 0;
+    atomic_store(&recorder->due, UINT64_MAX);
+    if (forked)
+        return; /* the tables are the parent's picture: nothing here points to memory that is ours */
+    lp_recorder_lock(recorder);
+    for (uint32_t i = 0; i < recorder->thread_count; i++) {
+        lp_thread *th = recorder->threads[i];
+        __atomic_store_n(&th->go, 0, __ATOMIC_RELEASE);
+        if (th->attached && !unlink_own(th))
+            th->recorder = NULL; /* its thread frees it at its next step or at its end */
+        else
+            thread_free(th);
+    }
+    free(recorder->threads);
+    recorder->threads = NULL;
+    recorder->thread_count = recorder->thread_room = 0;
+    recorder->idle = NULL;
+    lp__names_free(recorder->names);
+    lp__paths_free(recorder->paths);
+    recorder->names = NULL;
+    recorder->paths = NULL;
+    lp_recorder_unlock(recorder);
+}
+
+/* ---- a thread comes and goes -------------------------------------------------------------------------------------- */
+
+/* Leaves the arena to the next thread. Entries that are still open stay open: an exit from another thread may come. */
+static void retire(lp_thread *th)
+{
+    lp_recorder *recorder = th->recorder;
+
+    lp_detector_stop(&th->detector, true);
+    if (!recorder || *recorder->guard != recorder->generation) {
+        if (!recorder)
+            thread_free(th);
+        return;
+    }
+    lp_recorder_lock(recorder);
+    __atomic_store_n(&th->go, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&th->seg->tid, 0, __ATOMIC_RELEASE);
+    th->attached = false;
+    th->context = th->around = NULL;
+    th->top = th->outer = NULL;
+    th->stack_count = 0;
+    if (th->stacks)
+        memset(th->stacks, 0, (th->stack_mask + 1u) * sizeof *th->stacks);
+    th->idle = recorder->idle;
+    recorder->idle = th;
+    lp_recorder_unlock(recorder);
+}
+
+static void thread_ends(void *unused)
+{
+    (void)unused;
+    for (lp_thread *th = lp__current, *next; th; th = next) {
+        next = th->next;
+        retire(th);
+    }
+    lp__current = NULL;
+}
+
+static void make_key(void)
+{
+    have_key = pthread_key_create(&at_thread_end, thread_ends) == 0;
+}
+
+static void *arena_take(lp_thread *th, uint64_t size, uint64_t align)
+{
+    uint64_t skip = (uint64_t)(-(uintptr_t)th->chunk) & (align - 1);
+
+    if (!th->chunk || th->chunk_left < size + skip) {
+        uint64_t got = 0, want = th->chunk_size < size + align ? size + align : th->chunk_size;
+        lp_off at = lp_segment_take(&th->recorder->segment, LP_BLOCK_ARENA, th->seg ? lp_offset(th, th->seg) : 0, want, &got);
+        if (!at)
+            return NULL;
+        th->chunk = th->base + at;
+        th->chunk_left = got;
+        if (th->chunk_size < 32768)
+            th->chunk_size *= 2;
+        skip = (uint64_t)(-(uintptr_t)th->chunk) & (align - 1);
+    }
+    void *result = th->chunk + skip;
+    th->chunk += skip + size;
+    th->chunk_left -= skip + size;
+    return result;
+}
+
+static lp_seg_node *node_new(lp_thread *th)
+{
+    lp_seg_node *node = arena_take(th, sizeof *node, 64);
+
+    if (node)
+        node->min = UINT64_MAX;
+    return node;
+}
+
+static lp_thread *thread_new(lp_recorder *recorder, uint32_t name)
+{
+    lp_thread *th = wiped_memory(sizeof *th);
+
+    if (!th)
+        return NULL;
+    th->recorder = recorder;
+    th->base = recorder->segment.base;
+    th->chunk_size = 8192;
+    lp_off at = lp_segment_take(&recorder->segment, LP_BLOCK_THREAD, 0, sizeof(lp_seg_thread), NULL);
+    if (!at)
+        goto failed;
+    th->seg = (lp_seg_thread *)(void *)(th->base + at);
+    th->root = node_new(th);
+    if (!th->root || !lp__entry_slot(th))
+        goto failed;
+    lp_recorder_lock(recorder);
+    if (recorder->thread_count == recorder->thread_room) {
+        uint32_t room = recorder->thread_room ? recorder->thread_room * 2 : 16;
+        lp_thread **list = realloc(recorder->threads, room * sizeof *list);
+        if (!list) {
+            lp_recorder_unlock(recorder);
+            goto failed;
+        }
+        recorder->threads = list;
+        recorder->thread_room = room;
+    }
+    recorder->threads[recorder->thread_count++] = th;
+    th->name = name;
+    th->seg->name = name;
+    th->seg->root = lp_offset(th, th->root);
+    lp_seg_header *header = lp_segment_header(&recorder->segment);
+    th->seg->previous = header->threads;
+    __atomic_store_n(&header->threads, at, __ATOMIC_RELEASE);
+    __atomic_store_n(&header->thread_count, header->thread_count + 1, __ATOMIC_RELEASE);
+    lp_recorder_unlock(recorder);
+    return th;
+
+failed:
+    munmap(th, sizeof *th);
+    return NULL;
+}
+
+static lp_thread *attach(lp_recorder *recorder)
+{
+    uint32_t name = recorder->thread_names && recorder->hooks.thread_name
+                        ? recorder->hooks.thread_name(recorder->hooks.user, recorder) : 0;
+    lp_thread *th = NULL;
+
+    lp_recorder_lock(recorder);
+    for (lp_thread **link = &recorder->idle; *link; link = &(*link)->idle) {
+        if (!recorder->thread_names || (*link)->name == name) {
+            th = *link;
+            *link = th->idle;
+            break;
+        }
+    }
+    lp_recorder_unlock(recorder);
+    if (!th)
+        th = thread_new(recorder, name);
+    if (!th) {
+        lp__note(recorder, &lp_recorder_health(recorder)->lost_entries);
+        return NULL;
+    }
+    pthread_once(&once, make_key);
+    if (have_key)
+        pthread_setspecific(at_thread_end, th);
+    th->attached = true;
+    th->mult = __atomic_load_n(&recorder->mult, __ATOMIC_RELAXED);
+    lp_detector_start(&th->detector, recorder->measure_cpu ? recorder->cpu : LP_CPU_NONE);
+    if (!recorder->measure_cpu) {
+        th->detector.never = th->detector.expected;
+        th->detector.base_ticks = lp_ticks();
+    }
+    th->recheck = (uint64_t)(((unsigned __int128)LOOK_NS << 32) / th->mult);
+    th->raw_away = th->high_away = 0;
+    th->away = th->starved = th->unsplit = 0;
+    if (th->detector.split)
+        lp_segment_header(&recorder->segment)->clock.split = 1;
+    th->seg->since = lp_ticks();
+    th->seg->attached++;
+    __atomic_store_n(&th->seg->tid, (int64_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+    th->next = lp__current;
+    lp__current = th;
+    return th;
+}
+
+/* ---- the CPU clock ------------------------------------------------------------------------------------------------ */
+
+void lp__look_at_cpu(lp_thread *th, uint64_t now)
+{
+    lp_detector *detector = &th->detector;
+    lp_recorder *recorder = th->recorder;
+    int saved = errno;
+
+    th->mult = __atomic_load_n(&recorder->mult, __ATOMIC_RELAXED);
+    if (now >= atomic_load_explicit(&recorder->due, memory_order_relaxed))
+        __atomic_store_n(&th->go, 0, __ATOMIC_RELEASE); /* the next step goes through lp__thread_sync, which writes */
+    if (!recorder->measure_cpu) {
+        detector->base_ticks = now;
+        return;
+    }
+    bool switched = *detector->word != detector->expected;
+    uint64_t before, cpu, after;
+    int tries = 0;
+    lp_detector_arm(detector); /* first: a switch from here on is seen next time */
+    do {
+        before = lp_ticks();
+        cpu = lp_cpu_now();
+        after = lp_ticks();
+    } while (lp_ticks_to_ns(after - before, th->mult) > 5000 && ++tries < 3);
+    uint64_t middle = before + (after - before) / 2;
+    int64_t wall = (int64_t)lp_ticks_to_ns(middle - detector->base_ticks, th->mult);
+    th->raw_away += wall - (int64_t)(cpu - detector->base_cpu);
+    detector->base_ticks = middle;
+    detector->base_cpu = cpu;
+    if (th->raw_away > th->high_away) {
+        /* CPU time never runs backwards: what the two clocks disagree by is at most the noise of one reading. */
+        uint64_t more = (uint64_t)(th->raw_away - th->high_away), delay;
+        th->high_away = th->raw_away;
+        th->away += more;
+        if (!switched && detector->word != &detector->never) {
+            th->starved += more; /* never descheduled, yet off the CPU: interrupts or the hypervisor had it */
+        } else if (switched && (detector->word != &detector->never || more >= 500)) {
+            if (lp_cpu_delay(detector, &delay)) {
+                if (delay > detector->base_delay)
+                    th->starved += delay - detector->base_delay;
+                detector->base_delay = delay;
+            } else {
+                th->unsplit += more;
+            }
+        }
+    }
+    errno = saved;
+}
+
+/* ---- contexts ----------------------------------------------------------------------------------------------------- */
+
+static uint32_t stack_home(const void *context)
+{
+    uintptr_t x = (uintptr_t)context >> 4;
+    return (uint32_t)(x ^ x >> 12);
+}
+
+static lp_stack *stack_find(const lp_thread *th, const void *context)
+{
+    if (!th->stack_count)
+        return NULL;
+    for (uint32_t i = stack_home(context) & th->stack_mask;; i = (i + 1) & th->stack_mask) {
+        if (!th->stacks[i].top)
+            return NULL;
+        if (th->stacks[i].context == context)
+            return &th->stacks[i];
+    }
+}
+
+static bool stack_put(lp_thread *th, const void *context, lp_entry *top, uint64_t cpu)
+{
+    if (!th->stacks || th->stack_count * 2 > th->stack_mask) {
+        uint32_t mask = th->stacks ? th->stack_mask * 2 + 1 : 15;
+        lp_stack *table = calloc(mask + 1u, sizeof *table);
+        if (!table)
+            return false;
+        for (uint32_t i = 0; th->stacks && i <= th->stack_mask; i++) {
+            if (th->stacks[i].top) {
+                uint32_t j = stack_home(th->stacks[i].context) & mask;
+                while (table[j].top)
+                    j = (j + 1) & mask;
+                table[j] = th->stacks[i];
+            }
+        }
+        free(th->stacks);
+        th->stacks = table;
+        th->stack_mask = mask;
+    }
+    uint32_t i = stack_home(context) & th->stack_mask;
+    while (th->stacks[i].top)
+        i = (i + 1) & th->stack_mask;
+    th->stacks[i] = (lp_stack){context, top, cpu};
+    th->stack_count++;
+    return true;
+}
+
+static void stack_drop(lp_thread *th, lp_stack *stack)
+{
+    uint32_t hole = (uint32_t)(stack - th->stacks), i = hole;
+
+    /* Backward shift: no tombstones, so a table of tasks that come and go does not slow down. */
+    for (;;) {
+        i = (i + 1) & th->stack_mask;
+        if (!th->stacks[i].top)
+            break;
+        uint32_t home = stack_home(th->stacks[i].context) & th->stack_mask;
+        if (((i - home) & th->stack_mask) >= ((i - hole) & th->stack_mask)) {
+            th->stacks[hole] = th->stacks[i];
+            hole = i;
+        }
+    }
+    th->stacks[hole].top = NULL;
+    th->stack_count--;
+}
+
+static bool runs_below(const lp_thread *th, const void *context, const void *above)
+{
+    const void *(*around)(const void *) = th->recorder->hooks.around;
+
+    for (int depth = 0; around && context && depth < 256; depth++) {
+        context = around(context);
+        if (context == above)
+            return context != NULL;
+    }
+    return false;
+}
+
+void lp_thread_reseat(lp_thread *th)
+{
+    const void *(*around)(const void *) = th->recorder->hooks.around;
+    const void *context = th->context;
+
+    th->outer = NULL;
+    th->around = around && context ? around(context) : NULL;
+    for (int depth = 0; around && context && depth < 256; depth++) {
+        context = around(context);
+        if (!context)
+            return;
+        const lp_stack *stack = stack_find(th, context);
+        if (!stack)
+            continue;
+        /* An eager task starts inside the context of the task that made it and goes on inside the loop's: only the
+         * loop's is around both halves. */
+        if (around(context) && th->recorder->hooks.hidden && !(stack->top->flags & LP_ENTRY_NO_TASK)) {
+            int hidden = th->recorder->hooks.hidden(th->context, context);
+            if (hidden > 0)
+                continue;
+        }
+        th->outer = stack->top;
+        return;
+    }
+}
+
+static uint64_t thread_cpu(lp_thread *th)
+{
+    uint64_t now = lp_ticks();
+
+    if (*th->detector.word != th->detector.expected || now - th->detector.base_ticks > th->recheck)
+        lp__look_at_cpu(th, now);
+    return lp_ticks_to_ns(now - th->seg->since, th->mult) - th->away;
+}
+
+/* Makes `context` the current one. `exact`: called at the very moment of the switch, so that what other tasks use of the CPU can be
+ * taken off those that wait; otherwise the CPU time of suspended entries cannot be told. */
+static void switch_to(lp_thread *th, const void *context, bool exact)
+{
+    uint64_t cpu = exact ? thread_cpu(th) : 0;
+
+    if (th->top) {
+        if (!exact && !runs_below(th, context, th->context))
+            for (lp_entry *entry = th->top; entry; entry = entry->below)
+                entry->flags |= LP_ENTRY_UNKNOWN_CPU;
+        if (!stack_put(th, th->context, th->top, cpu))
+            lp__note(th->recorder, &lp_recorder_health(th->recorder)->lost_entries);
+    }
+    th->epoch++;
+    lp_stack *stack = stack_find(th, context);
+    th->top = NULL;
+    if (stack) {
+        th->top = stack->top;
+        /* What the thread used meanwhile was used by others: to these entries it is time off the CPU. A context that ran
+         * below this one (copy_context().run) used it on their behalf. */
+        if (exact && stack->cpu && !runs_below(th, th->context, context))
+            for (lp_entry *entry = th->top; entry; entry = entry->below)
+                entry->away -= cpu - stack->cpu;
+        stack_drop(th, stack);
+    }
+    th->context = context;
+    lp_thread_reseat(th);
+}
+
+void lp_thread_switched(lp_recorder *recorder, const void *context)
+{
+    lp_thread *th = lp__current;
+
+    while (th && th->recorder != recorder)
+        th = th->next;
+    /* Only threads that record, and only where something is open: others pay a load and a compare. */
+    if (!th || th->go != LP_GO || th->context == context || (!th->top && !th->stack_count))
+        return;
+    switch_to(th, context, true);
+}
+
+/* Entries of this thread that other threads left: take them off their stacks and close them for good. */
+static void reap(lp_thread *th)
+{
+    for (lp_off at = th->seg->entries; at;) {
+        lp_seg_entries *table = (lp_seg_entries *)(void *)(th->base + at);
+        for (uint32_t i = 0; i < table->count; i++) {
+            lp_entry *entry = &table->at[i];
+            if (entry->state == LP_ENTRY_OPEN && __atomic_load_n(&entry->closed, __ATOMIC_ACQUIRE))
+                lp__leave_slow(th, entry, entry->end, LP__REAP);
+        }
+        at = table->next;
+    }
+}
+
+/* First step in a forked child: what the parent's threads held at the fork is nobody's here, its segment is not mapped, and its
+ * tables, perhaps half changed, are left alone (a leak of a few KB in a child of a recording process). */
+static void in_child(lp_recorder *recorder)
+{
+    recorder->recording = false;
+    recorder->child = true;
+    recorder->generation++;
+    atomic_flag_clear(&recorder->lock);
+    atomic_store(&recorder->busy, 0);
+    atomic_store(&recorder->due, UINT64_MAX);
+    lp_segment_forget(&recorder->segment);
+    lp_cpu_in_child();
+}
+
+lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
+{
+    lp_thread *th, **link;
+
+    if (lp_recorder_forked(recorder) || !recorder->recording) {
+        if (!recorder->enabled || !recorder->hooks.open)
+            return NULL;
+        if (lp_recorder_forked(recorder))
+            in_child(recorder);
+        if (!recorder->recording && recorder->generation > 0 && !recorder->child)
+            return NULL; /* ended: close() is for good */
+        if (atomic_exchange(&recorder->busy, 1))
+            return NULL;
+        bool open = recorder->hooks.open(recorder->hooks.user, recorder);
+        atomic_store(&recorder->busy, 0);
+        if (!open)
+            return NULL;
+    }
+    /* Drop what belongs to closed recorders or, in a child, to the parent; bring ours to the front. */
+    for (link = &lp__current; (th = *link) != NULL;) {
+        if (th->recorder == NULL) {
+            *link = th->next;
+            lp_detector_stop(&th->detector, true);
+            thread_free(th);
+            continue;
+        }
+        if (th->recorder == recorder)
+            break;
+        link = &th->next;
+    }
+    if (!th) {
+        th = attach(recorder);
+        if (!th)
+            return NULL;
+    } else if (link != &lp__current) {
+        *link = th->next;
+        th->next = lp__current;
+        lp__current = th;
+    }
+    if (th->go != LP_GO) {
+        __atomic_store_n(&th->go, LP_GO, __ATOMIC_SEQ_CST);
+        reap(th);
+        uint64_t due = atomic_load(&recorder->due);
+        if (lp_ticks() >= due && recorder->hooks.overdue && !atomic_exchange(&recorder->busy, 1)) {
+            atomic_store(&recorder->due, UINT64_MAX);
+            recorder->hooks.overdue(recorder->hooks.user, recorder);
+            atomic_store(&recorder->busy, 0);
+            if (!recorder->recording)
+                return NULL;
+        }
+    }
+    if (th->context != context)
+        switch_to(th, context, false);
+    return th;
+}
+
+/* ---- memory of a thread ------------------------------------------------------------------------------------------- */
+
+lp_entry *lp__entry_slot(lp_thread *th)
+{
+    uint32_t count = th->seg->entries ? 32 : 8;
+    lp_seg_entries *table = arena_take(th, sizeof *table + count * sizeof(lp_entry), 64);
+
+    if (!table) {
+        lp__note(th->recorder, &lp_recorder_health(th->recorder)->lost_entries);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        table->at[i].thread = th;
+        table->at[i].below = i + 1 < count ? &table->at[i + 1] : th->free;
+    }
+    table->count = count;
+    table->next = th->seg->entries;
+    __atomic_store_n(&th->seg->entries, lp_offset(th, table), __ATOMIC_RELEASE);
+    th->free = &table->at[0];
+    return th->free;
+}
+
+bool lp__cells_make(lp_thread *th, lp_off *where)
+{
+    uint64_t *cells = arena_take(th, LP_HIST_SUB * sizeof *cells, 64);
+
+    if (!cells)
+        return false;
+    __atomic_store_n(where, lp_offset(th, cells), __ATOMIC_RELEASE);
+    return true;
+}
+
+lp_seg_node *lp__node_make(lp_thread *th, lp_seg_node *parent, uint32_t name, uint32_t path)
+{
+    lp_seg_node *node = node_new(th);
+
+    if (!node)
+        return NULL;
+    node->name = name;
+    node->path = path;
+    node->parent = lp_offset(th, parent);
+    node->sibling = parent->child;
+    __atomic_store_n(&parent->child, lp_offset(th, node), __ATOMIC_RELEASE);
+    return node;
+}
+
+lp_seg_counter *lp__counter_make(lp_thread *th, lp_seg_node *node, uint32_t name)
+{
+    lp_seg_counter *counter = arena_take(th, sizeof *counter, 64);
+
+    if (!counter)
+        return NULL;
+    counter->name = name;
+    counter->min = INT64_MAX;
+    counter->max = INT64_MIN;
+    counter->next = node->counters;
+    __atomic_store_n(&node->counters, lp_offset(th, counter), __ATOMIC_RELEASE);
+    return counter;
+}
+
+lp_off *lp__negative_make(lp_thread *th, lp_seg_counter *counter)
+{
+    lp_off *octaves = arena_take(th, LP_HIST_OCTAVES * sizeof *octaves, 64);
+
+    if (octaves)
+        __atomic_store_n(&counter->negative, lp_offset(th, octaves), __ATOMIC_RELEASE);
+    return octaves;
+}
+
+lp_stack *lp__stack_find(lp_thread *th, const void *context)
+{
+    return stack_find(th, context);
+}
+
+void lp__stack_drop(lp_thread *th, lp_stack *stack)
+{
+    stack_drop(th, stack);
+}

@@ -1,0 +1,67 @@
+/* Every difference between Python versions, and every look into the interpreter's internals. No other file has either. */
+#ifndef LP_PYTHON_COMPAT_H
+#define LP_PYTHON_COMPAT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <structmember.h>
+
+/* 3.10 – 3.13 make a bound method for each half of a `with`, which costs more than the whole phase. One descriptor under
+ * both names that returns the object itself, whose vectorcall tells the halves apart by their argument counts, avoids
+ * it. From 3.14 on plain methods are faster. (ns a phase: methods 228 135 143 128 66, descriptor 127 87 64 59 75.) */
+#if PY_VERSION_HEX < 0x030e0000
+#define LPY_SELF_DESCRIPTOR 1
+#else
+#define LPY_SELF_DESCRIPTOR 0
+#endif
+
+/* Contexts tell when the current one changes: exact active time of every task. */
+#if PY_VERSION_HEX >= 0x030e0000
+#define LPY_CONTEXT_WATCHER 1
+#else
+#define LPY_CONTEXT_WATCHER 0
+#endif
+
+/* Eager tasks exist. */
+#define LPY_EAGER_TASKS (PY_VERSION_HEX >= 0x030c0000)
+
+#if PY_VERSION_HEX >= 0x030d0000
+#define lpy_thread_state() PyThreadState_GetUnchecked()
+#else
+#define lpy_thread_state() _PyThreadState_UncheckedGet()
+#endif
+
+/* The context object of the running task, greenlet or thread; NULL until something touches it. */
+#define lpy_context_of(tstate) ((tstate)->context)
+
+/* ctx_prev is the first field after the object head in 3.10 – 3.15 (Include/internal/pycore_context.h); checked at import
+ * with a real copy_context().run. Borrowed. */
+static inline const void *lpy_context_around(const void *context)
+{
+    return *(PyObject *const *)(const void *)((const char *)context + sizeof(PyObject));
+}
+
+#ifdef Py_GIL_DISABLED
+#define LPY_FREE_THREADED 1
+#define LPY_BEGIN_CRITICAL(object) Py_BEGIN_CRITICAL_SECTION(object)
+#define LPY_END_CRITICAL() Py_END_CRITICAL_SECTION()
+#else
+#define LPY_FREE_THREADED 0
+#define LPY_BEGIN_CRITICAL(object) {
+#define LPY_END_CRITICAL() }
+#endif
+
+#if PY_VERSION_HEX < 0x030c0000
+#define LPY_TYPE_FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE)
+#else
+#define LPY_TYPE_FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE)
+#endif
+
+#if PY_VERSION_HEX < 0x030c0000
+#define LPY_VECTORCALL_MEMBER READONLY
+#else
+#define LPY_VECTORCALL_MEMBER Py_READONLY
+#endif
+
+#endif

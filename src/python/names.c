@@ -1,0 +1,184 @@
+/* Names as the recorder needs them: bytes once, ids after, and the addresses of str objects as keys of the fast path.
+ *
+ * An address is a key only while the object lives, so pinned names are kept alive: a few identities a name (equal constants of
+ * two modules are different objects when they hold a space or a slash), some thousands in all. Names built from
+ * data find no room soon and take the slower way by their bytes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/lpy.h"
+#include "python/names.h"
+
+#define PIN_LIMIT 8192u
+#define SHAPE_WARNING 128
+
+struct lpy_pin {
+    PyObject *name; /* owned for ever */
+    uint32_t id, generation;
+};
+
+static struct lpy_pin *seek(struct lpy_pin *table, uint32_t mask, const PyObject *name)
+{
+    uint32_t i = (uint32_t)((uintptr_t)name >> 4 ^ (uintptr_t)name >> 16) & mask;
+
+    while (table[i].name && table[i].name != name)
+        i = (i + 1) & mask;
+    return &table[i];
+}
+
+static void pin(lpy_session *session, PyObject *name, uint32_t id, bool *pinned)
+{
+    *pinned = false;
+    if (session->pin_count >= PIN_LIMIT)
+        return;
+    if (!session->pins || session->pin_count * 2 >= session->pin_mask) {
+        uint32_t mask = session->pins ? session->pin_mask * 2 + 1 : 255;
+        struct lpy_pin *table = calloc(mask + 1u, sizeof *table);
+        if (!table)
+            return;
+        for (uint32_t i = 0; session->pins && i <= session->pin_mask; i++)
+            if (session->pins[i].name)
+                *seek(table, mask, session->pins[i].name) = session->pins[i];
+        free(session->pins);
+        session->pins = table;
+        session->pin_mask = mask;
+    }
+    /* Eight identities a name: a program that builds the same name anew each time must not fill the table. */
+    if (id < sizeof session->identities) {
+        if (session->identities[id] >= 8)
+            return;
+        session->identities[id]++;
+    }
+    *seek(session->pins, session->pin_mask, name) = (struct lpy_pin){Py_NewRef(name), id, session->core->generation};
+    session->pin_count++;
+    *pinned = true;
+}
+
+static bool warn(PyObject *message)
+{
+    /* A warning that the user's filters turn into an exception must not end the user's phase. */
+    if (message && PyErr_WarnEx(PyExc_RuntimeWarning, PyUnicode_AsUTF8(message), 1) < 0)
+        PyErr_Clear();
+    if (!message)
+        PyErr_Clear();
+    Py_XDECREF(message);
+    return true;
+}
+
+/* `name` is new. Counts distinct names a shape (digits -> #); false with an exception: strict_names. */
+static bool check_shape(lpy_session *session, PyObject *name, const char *bytes, size_t size)
+{
+    char shape[256];
+    size_t used = 0;
+    bool digits = false;
+
+    for (size_t i = 0; i < size && used < sizeof shape; i++) {
+        if (bytes[i] >= '0' && bytes[i] <= '9') {
+            if (used > 0 && digits && shape[used - 1] == '#')
+                continue;
+            shape[used++] = '#';
+            digits = true;
+        } else {
+            shape[used++] = bytes[i];
+        }
+    }
+    if (!digits)
+        return true;
+    if (!session->shapes && !(session->shapes = PyDict_New())) {
+        PyErr_Clear();
+        return true;
+    }
+    PyObject *key = PyBytes_FromStringAndSize(shape, (Py_ssize_t)used);
+    PyObject *old = key ? PyDict_GetItem(session->shapes, key) : NULL; /* borrowed */
+    long count = old ? PyLong_AsLong(old) + 1 : 1;
+    bool allowed = true;
+    if (key && session->strict_names && count >= 2) {
+        PyObject *text = lpy_name_object(shape, used);
+        PyErr_Format(PyExc_ValueError,
+                     "strict_names: phase name %R has the shape %R of an earlier name; use a fixed name and count() for the "
+                     "varying part", name, text ? text : Py_None);
+        Py_XDECREF(text);
+        allowed = false;
+    } else if (key) {
+        PyObject *number = PyLong_FromLong(count);
+        if (!number || PyDict_SetItem(session->shapes, key, number) < 0)
+            PyErr_Clear();
+        Py_XDECREF(number);
+        if (count == SHAPE_WARNING) {
+            PyObject *text = lpy_name_object(shape, used);
+            warn(PyUnicode_FromFormat(
+                "%d distinct phase names share the shape %R (most recently %R). Names built from data grow the phase tree until "
+                "it folds at %d paths and the report stops being readable - use a fixed name and count() for the varying part.",
+                SHAPE_WARNING, text ? text : Py_None, name, (int)LP_PATH_LIMIT));
+            Py_XDECREF(text);
+        }
+    } else {
+        PyErr_Clear();
+    }
+    Py_XDECREF(key);
+    return allowed;
+}
+
+uint32_t lpy_name_id(lpy_session *session, PyObject *name, bool phase, bool *pinned)
+{
+    PyObject *encoded = NULL;
+    Py_ssize_t size;
+    uint32_t id = 0;
+
+    if (session->pins) {
+        struct lpy_pin *known = seek(session->pins, session->pin_mask, name);
+        if (known->name && known->generation == session->core->generation) {
+            *pinned = true;
+            return known->id;
+        }
+    }
+    *pinned = false;
+    const char *bytes = PyUnicode_AsUTF8AndSize(name, &size);
+    if (!bytes) {
+        PyErr_Clear();
+        encoded = PyUnicode_AsEncodedString(name, "utf-8", "surrogatepass");
+        if (!encoded) {
+            PyErr_Clear();
+            return 0;
+        }
+        bytes = PyBytes_AS_STRING(encoded);
+        size = PyBytes_GET_SIZE(encoded);
+    }
+    id = lp_name_find(session->core, bytes, (size_t)size);
+    if (!id && (!phase || check_shape(session, name, bytes, (size_t)size)))
+        id = lp_name_make(session->core, bytes, (size_t)size);
+    if (id && session->pins) {
+        struct lpy_pin *known = seek(session->pins, session->pin_mask, name);
+        if (known->name) { /* pinned by the parent of this process, or before: a new id */
+            known->id = id;
+            known->generation = session->core->generation;
+            *pinned = true;
+        }
+    }
+    if (id && !*pinned)
+        pin(session, name, id, pinned);
+    Py_XDECREF(encoded);
+    return id;
+}
+
+void lpy_warn_fold(lpy_session *session, lp_found how, const char *path)
+{
+    if (session->folded_warned || how != LP_FOUND_FOLDED_PATH)
+        return;
+    session->folded_warned = true;
+    PyObject *text = lpy_name_object(path, strlen(path));
+    warn(PyUnicode_FromFormat("%d phase paths exist already: %R and all further ones are folded into their parent phase.",
+                              (int)LP_PATH_LIMIT, text ? text : Py_None));
+    Py_XDECREF(text);
+}
+
+PyObject *lpy_name_object(const char *bytes, size_t size)
+{
+    PyObject *text = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)size, "surrogatepass");
+
+    if (!text) {
+        PyErr_Clear();
+        text = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)size, "replace");
+    }
+    return text;
+}

@@ -1,0 +1,16 @@
+/* Names of phases and counters: see names.c. */
+#ifndef LP_PYTHON_NAMES_H
+#define LP_PYTHON_NAMES_H
+
+#include "python/lpy.h"
+
+/* Id of a name for this recorder's segment; *pinned: its address may be a key of the fast path. `phase`: counts for the shape
+ * warning. 0 with an exception: strict_names; 0 without: no space. Runs Python (warnings): the thread's state must be
+ * fetched again after it. */
+uint32_t lpy_name_id(lpy_session *session, PyObject *name, bool phase, bool *pinned);
+/* One RuntimeWarning at the first path beyond the limit. Runs Python. */
+void lpy_warn_fold(lpy_session *session, lp_found how, const char *path);
+/* New reference; surrogates passed through. */
+PyObject *lpy_name_object(const char *bytes, size_t size);
+
+#endif

@@ -1,0 +1,1037 @@
+/* The scope object that `with phase("x"):` enters and leaves, and count(). The hot file of the extension.
+ *
+ * Rules: guards first; one load and compare tells thread, process, recorder and context apart (lp_thread_get); what is rare
+ * goes to the *_slow functions; all state is final before anything that can run Python (DECREF, allocation, warnings).
+ *
+ * A scope object may be entered many times at once (recursion, threads, tasks, decorators): its open entries form a list,
+ * newest first. Each open entry owns one reference to its context; the core holds bare addresses. The references are visited
+ * by the collector, so a suspended task that nobody can reach any more is still collected together with its phase. */
+#include "python/lpy.h"
+#include "python/names.h"
+
+enum { PHASE_IO = 1, PHASE_IO_THREAD = 2, PHASE_SYNC = 4, PHASE_ASYNC = 8, PHASE_SAMPLE = 16 };
+
+typedef struct PhaseObject {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *name;            /* exact str; owned */
+    RecorderObject *owner;     /* owned */
+    lp_entry *open;            /* newest open entry; meaningless unless generation is the recorder's */
+    PyObject *context;         /* of `open`; owned through it */
+    uint32_t generation;
+    uint32_t flags;            /* PHASE_* */
+    uint32_t stride;           /* 1, or n of sample=1/n */
+    uint32_t missed;           /* entries that were not recorded */
+    bool dynamic;              /* by the module function: see lpy_phase */
+} PhaseObject;
+
+#define FREE_LIMIT 64
+static PhaseObject *free_list[FREE_LIMIT]; /* of the main interpreter's thread state under the GIL; unused without it */
+static int free_count;
+
+/* ---- what a scope holds open -------------------------------------------------------------------------------------- */
+
+static inline lp_recorder *core_of(const PhaseObject *phase)
+{
+    return phase->owner->session ? phase->owner->session->core : NULL;
+}
+
+/* Entries of an earlier segment (the parent's, before a fork; a closed profiler's) are gone with their memory. */
+static inline bool is_stale(const PhaseObject *phase)
+{
+    const lp_recorder *core = core_of(phase);
+    return !core || phase->generation != core->generation || *core->guard != core->generation;
+}
+
+static void forget_stale(PhaseObject *phase)
+{
+    PyObject *context = phase->context;
+
+    phase->open = NULL;
+    phase->context = NULL;
+    phase->missed = 0;
+    Py_XDECREF(context);
+}
+
+static inline void hold(PhaseObject *phase, lp_entry *entry, PyObject *context, uint32_t generation)
+{
+    if (LP_UNLIKELY(phase->open != NULL))
+        entry->same = phase->open;
+    phase->open = entry;
+    phase->generation = generation;
+    phase->context = Py_XNewRef(context);
+}
+
+/* Takes an entry off the list; returns its context reference, for the caller to drop when all is final. */
+static PyObject *release(PhaseObject *phase, lp_entry *entry)
+{
+    PyObject *context = (PyObject *)(uintptr_t)entry->context;
+
+    if (phase->open == entry) {
+        phase->open = entry->same;
+        phase->context = entry->same ? (PyObject *)(uintptr_t)entry->same->context : NULL;
+    } else {
+        lp_entry *above = phase->open;
+        while (above->same != entry)
+            above = above->same;
+        above->same = entry->same;
+    }
+    return context;
+}
+
+/* The entry that an exit closes: the innermost of this object in this context, else of this thread, else any. */
+static lp_entry *pick(const PhaseObject *phase, const lp_thread *th)
+{
+    lp_entry *here = NULL;
+
+    for (lp_entry *entry = phase->open; entry; entry = entry->same) {
+        if (entry->thread == th && entry->context == th->context)
+            return entry;
+        if (!here && entry->thread == th)
+            here = entry;
+    }
+    return here ? here : phase->open;
+}
+
+/* ---- enter -------------------------------------------------------------------------------------------------------- */
+
+static void drain(const PhaseObject *phase);
+
+static lp_thread *settled(lp_recorder *core, PyObject *context)
+{
+    lp_thread *th = lp_thread_get(core, context);
+
+    if (th && !th->top && context && lpy_context_around_hook(context) != th->around)
+        lp_thread_reseat(th);
+    return th;
+}
+
+static uint32_t io_flags(lp_thread *th)
+{
+    lp_recorder *core = th->recorder;
+    uint32_t flags = LP_ENTRY_IO;
+
+    if (th->io_depth++ == 0) {
+        th->io_arrivals++;
+        atomic_fetch_add(&core->io_arrivals, 1);
+        if (atomic_fetch_add(&core->io_threads, 1) > 0)
+            flags |= LP_ENTRY_IO_OVERLAP;
+    } else if (atomic_load(&core->io_threads) > 1) {
+        flags |= LP_ENTRY_IO_OVERLAP;
+    }
+    return flags;
+}
+
+static void io_ends(lp_recorder *core, lp_entry *entry)
+{
+    if (entry->thread->io_depth > 0 && --entry->thread->io_depth == 0)
+        atomic_fetch_sub(&core->io_threads, 1);
+}
+
+/* A deterministic stride: the first entry is measured, then every n-th of this path in this thread. */
+static inline bool is_skipped(lp_seg_node *node, uint32_t stride)
+{
+    if (node->skip > 0) {
+        node->skip--;
+        return true;
+    }
+    node->skip = stride - 1;
+    return false;
+}
+
+/* Everything that is not the fast path. -1 with an exception (strict_names only). */
+static int enter_slow(PhaseObject *phase)
+{
+    lpy_session *session = phase->owner->session;
+    lp_found found = LP_FOUND;
+    bool pinned = false, fresh = false;
+    char folded[256] = "";
+    uint64_t io[LPY_IO_COUNT] = {0};
+
+    if (!session) {
+        phase->missed++;
+        return 0;
+    }
+    if (phase->open && is_stale(phase))
+        forget_stale(phase);
+    if (phase->flags & PHASE_SYNC)
+        drain(phase);
+
+    lp_recorder *core = session->core;
+    PyObject *context = lpy_context();
+    lp_thread *th = settled(core, context);
+    if (!th) {
+        phase->missed++;
+        return 0;
+    }
+    lp_entry *around = lp_innermost(th);
+    lp_seg_node *parent = around ? around->place : th->root, *node = NULL;
+    lp_entry *entry = NULL;
+    uint32_t light = around && around->node == 0 ? around->flags & (LP_ENTRY_SKIP | LP_ENTRY_FOLD) : 0;
+
+    if (!light) {
+        node = lp_node_cached(th, parent, phase->name);
+        if (!node) {
+            uint32_t id = lpy_name_id(session, phase->name, true, &pinned);
+            if (!id && PyErr_Occurred())
+                return -1;
+            /* That may have run Python: another thread, a close(), a fork. */
+            context = lpy_context();
+            th = phase->owner->session ? settled(core, context) : NULL;
+            if (!th) {
+                phase->missed++;
+                return 0;
+            }
+            around = lp_innermost(th);
+            parent = around ? around->place : th->root;
+            found = id ? lp_node_get(th, parent, id, &node, &fresh) : LP_FOUND_NO_SPACE;
+            if (found == LP_FOUND && pinned)
+                lp_node_cache(th, parent, phase->name, node);
+            if (found == LP_FOUND_FOLDED_PATH && !session->folded_warned) {
+                size_t used = lp_node_path(th, parent, folded, sizeof folded - 2), length;
+                const char *bytes = lp_name_bytes(core, id, &length);
+                if (used > 0)
+                    folded[used++] = '/';
+                if (length > sizeof folded - 1 - used)
+                    length = sizeof folded - 1 - used;
+                memcpy(folded + used, bytes, length);
+                folded[used + length] = '\0';
+            }
+            if (found != LP_FOUND)
+                light = LP_ENTRY_FOLD;
+        }
+    }
+    if (node && phase->stride > 1 && is_skipped(node, phase->stride))
+        light = LP_ENTRY_SKIP;
+    if (light) {
+        entry = lp_enter_light(th, light);
+    } else {
+        uint32_t flags = phase->flags & PHASE_ASYNC ? LP_ENTRY_ASYNC : 0;
+        bool readable = false;
+        if (phase->flags & PHASE_IO) {
+            flags |= io_flags(th);
+            readable = lpy_io_read(session, phase->flags & PHASE_IO_THREAD, io);
+        }
+        entry = lp_enter(th, node, flags, phase->stride);
+        if (entry && phase->flags & PHASE_IO) {
+            for (int i = 0; i < LPY_IO_COUNT; i++)
+                entry->extra[i] = readable ? io[i] - session->own_io[i] : UINT64_MAX;
+            entry->epoch = atomic_load(&core->io_arrivals) - th->io_arrivals;
+        }
+    }
+    if (!entry) {
+        phase->missed++;
+        return 0;
+    }
+    hold(phase, entry, context, core->generation);
+    if (folded[0])
+        lpy_warn_fold(session, found, folded);
+    return 0;
+}
+
+static inline int enter(PhaseObject *phase)
+{
+    lpy_session *session = phase->owner->session;
+
+    if (LP_UNLIKELY(!session || phase->flags & ~(uint32_t)PHASE_SAMPLE || phase->open))
+        return enter_slow(phase);
+    lp_recorder *core = session->core;
+    PyObject *context = lpy_context();
+    lp_thread *th = lp_thread_get(core, context);
+    if (LP_UNLIKELY(!th || !context || (!th->top && lpy_context_around(context) != th->around)))
+        return enter_slow(phase);
+    lp_entry *around = lp_innermost(th);
+    if (LP_UNLIKELY(around && around->node == 0))
+        return enter_slow(phase);
+    lp_seg_node *node = lp_node_cached(th, around ? around->place : th->root, phase->name);
+    if (LP_UNLIKELY(!node))
+        return enter_slow(phase);
+    lp_entry *entry = LP_UNLIKELY(phase->flags) && is_skipped(node, phase->stride) ? lp_enter_light(th, LP_ENTRY_SKIP)
+                                                                                  : lp_enter(th, node, 0, phase->stride);
+    if (LP_UNLIKELY(!entry)) {
+        phase->missed++;
+        return 0;
+    }
+    hold(phase, entry, context, core->generation);
+    return 0;
+}
+
+/* ---- leave -------------------------------------------------------------------------------------------------------- */
+
+static void add_io(lpy_session *session, lp_thread *th, lp_seg_node *node, const uint64_t moved[LPY_IO_COUNT], uint32_t scale)
+{
+    static const char *const names[LPY_IO_COUNT] = {"io_read_bytes", "io_write_bytes", "io_read_chars", "io_write_chars"};
+
+    for (int i = 0; i < LPY_IO_COUNT; i++) {
+        if (moved[i] == 0)
+            continue;
+        uint32_t id = lp_name_make(session->core, names[i], strlen(names[i]));
+        lp_seg_counter *counter = id ? lp_counter_get(th, node, id) : NULL;
+        if (counter)
+            lp_counter_add(th, counter, (int64_t)moved[i], scale);
+    }
+}
+
+static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
+{
+    lpy_session *session = phase->owner->session;
+    PyObject *context = NULL;
+    uint64_t io[LPY_IO_COUNT], moved[LPY_IO_COUNT] = {0};
+
+    if (phase->flags & PHASE_SYNC && !(how & LP_LEFT_ABANDONED)) {
+        drain(phase);
+        now = lp_ticks();
+    }
+    lp_recorder *core = session ? session->core : NULL;
+    lp_thread *th = core ? settled(core, lpy_context()) : NULL;
+    if (phase->open && (is_stale(phase) || !th)) {
+        forget_stale(phase);
+        return;
+    }
+    if (!phase->open) {
+        if (phase->missed > 0)
+            phase->missed--;
+        else if (th)
+            lp__note(core, &lp_recorder_health(core)->misuse);
+        return;
+    }
+    lp_entry *entry = pick(phase, th);
+    lp_seg_node *node = entry->thread == th ? entry->place : NULL;
+    uint32_t scale = entry->scale;
+    bool bytes = (entry->flags & LP_ENTRY_IO) && entry->node != 0;
+    if (bytes) {
+        if (entry->extra[0] == UINT64_MAX || !lpy_io_read(session, phase->flags & PHASE_IO_THREAD, io)) {
+            how |= LP_LEFT_IO_MISSING;
+        } else {
+            for (int i = 0; i < LPY_IO_COUNT; i++) {
+                uint64_t end = io[i] - session->own_io[i];
+                moved[i] = end > entry->extra[i] ? end - entry->extra[i] : 0;
+            }
+        }
+        if (entry->thread != th)
+            how |= LP_LEFT_IO_MISSING; /* left elsewhere: whose bytes came between cannot be told */
+        io_ends(core, entry);
+        if (atomic_load(&core->io_arrivals) - th->io_arrivals != entry->epoch && !(phase->flags & PHASE_IO_THREAD))
+            entry->flags |= LP_ENTRY_IO_OVERLAP;
+        if (phase->flags & PHASE_IO_THREAD)
+            entry->flags &= ~(uint32_t)LP_ENTRY_IO_OVERLAP;
+    }
+    context = release(phase, entry);
+    lp_leave(th, entry, now, how);
+    if (bytes && node && !(how & LP_LEFT_IO_MISSING))
+        add_io(session, th, node, moved, scale);
+    Py_XDECREF(context);
+}
+
+static inline void leave(PhaseObject *phase, uint64_t now, uint32_t how)
+{
+    lpy_session *session = phase->owner->session;
+    lp_entry *entry = phase->open;
+
+    if (LP_UNLIKELY(!session || !entry || phase->flags & ~(uint32_t)PHASE_SAMPLE)) {
+        leave_slow(phase, now, how);
+        return;
+    }
+    lp_recorder *core = session->core;
+    lp_thread *th = lp_thread_get(core, lpy_context());
+    if (LP_UNLIKELY(!th || phase->generation != core->generation || entry != th->top || entry->same)) {
+        leave_slow(phase, now, how);
+        return;
+    }
+    PyObject *context = phase->context;
+    phase->open = NULL;
+    phase->context = NULL;
+    lp_leave(th, entry, now, how);
+    Py_XDECREF(context);
+}
+
+/* ---- sync=True: Python ------------------------------------------------------------------------------------------- */
+
+static PyObject *accounting_call(const char *module, const char *function, PyObject *args)
+{
+    PyObject *type, *value, *traceback, *result = NULL;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *loaded = PyImport_ImportModule(module);
+    PyObject *callable = loaded ? PyObject_GetAttrString(loaded, function) : NULL;
+    if (callable)
+        result = PyObject_CallObject(callable, args);
+    Py_XDECREF(callable);
+    Py_XDECREF(loaded);
+    if (!result)
+        PyErr_Clear(); /* the helpers swallow what they can; nothing of it is the user's business */
+    PyErr_Restore(type, value, traceback);
+    return result;
+}
+
+static void drain(const PhaseObject *phase)
+{
+    int policy = phase->owner->session ? phase->owner->session->cuda_sync : -1;
+    PyObject *args = PyTuple_Pack(1, policy < 0 ? Py_None : policy ? Py_True : Py_False);
+    PyObject *result = args ? accounting_call("lineprofiler.accounting._cuda", "drain", args) : NULL;
+
+    if (!result)
+        PyErr_Clear();
+    Py_XDECREF(args);
+    Py_XDECREF(result);
+}
+
+/* ---- the type ----------------------------------------------------------------------------------------------------- */
+
+/* _decorate.decorate(recorder or None, function, name, options). */
+static PyObject *decorate(RecorderObject *owner, PyObject *function, PyObject *name, uint32_t flags, uint32_t stride)
+{
+    PyObject *module = PyImport_ImportModule("lineprofiler.accounting._decorate");
+    PyObject *io = flags & PHASE_IO_THREAD ? PyUnicode_FromString("thread") : PyBool_FromLong(flags & PHASE_IO);
+    PyObject *result = NULL;
+
+    if (module && io)
+        result = PyObject_CallMethod(module, "decorate", "OOO(OOdO)", owner ? (PyObject *)owner : Py_None, function, name, io,
+                                     flags & PHASE_SYNC ? Py_True : Py_False, 1.0 / stride,
+                                     flags & PHASE_ASYNC ? Py_True : Py_False);
+    Py_XDECREF(io);
+    Py_XDECREF(module);
+    return result;
+}
+
+static PyObject *decorate_with(PhaseObject *phase, PyObject *function)
+{
+    return decorate(phase->dynamic ? NULL : phase->owner, function, phase->name, phase->flags, phase->stride);
+}
+
+static inline PyObject *do_enter(PhaseObject *phase)
+{
+    int rc;
+    LPY_BEGIN_CRITICAL(phase);
+    rc = enter(phase);
+    LPY_END_CRITICAL();
+    if (LP_UNLIKELY(rc < 0))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static inline PyObject *do_exit(PhaseObject *phase, PyObject *exception)
+{
+    uint64_t now = lp_ticks();
+    LPY_BEGIN_CRITICAL(phase);
+    /* GeneratorExit is how a generator that is no longer wanted leaves: no error. */
+    leave(phase, now, LP_LIKELY(exception == Py_None) || exception == PyExc_GeneratorExit ? LP_LEFT : LP_LEFT_ERROR);
+    LPY_END_CRITICAL();
+    Py_RETURN_NONE;
+}
+
+#if LPY_SELF_DESCRIPTOR
+/* 0 arguments enter, 3 exit, 1 decorates: see compat.h. */
+static PyObject *phase_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+
+    if (LP_LIKELY(!kwnames)) {
+        if (nargs == 0)
+            return do_enter((PhaseObject *)self);
+        if (nargs == 3)
+            return do_exit((PhaseObject *)self, args[0]);
+        if (nargs == 1)
+            return decorate_with((PhaseObject *)self, args[0]);
+    }
+    PyErr_SetString(PyExc_TypeError, "a phase is a context manager, or a decorator of one function");
+    return NULL;
+}
+
+typedef struct {
+    PyObject_HEAD
+} DescriptorObject;
+
+static PyObject *descriptor_get(PyObject *self, PyObject *object, PyObject *type)
+{
+    (void)type;
+    return Py_NewRef(object && object != Py_None ? object : self);
+}
+
+/* type.__enter__(object), as contextlib.ExitStack calls it. */
+static PyObject *descriptor_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    (void)self;
+    if (PyTuple_GET_SIZE(args) < 1 || (kwargs && PyDict_GET_SIZE(kwargs)) ||
+        (Py_TYPE(PyTuple_GET_ITEM(args, 0)) != lpy.phase_type && Py_TYPE(PyTuple_GET_ITEM(args, 0)) != lpy.nothing_type)) {
+        PyErr_SetString(PyExc_TypeError, "__enter__ and __exit__ of a phase take the phase");
+        return NULL;
+    }
+    PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
+    PyObject *result = rest ? PyObject_Call(PyTuple_GET_ITEM(args, 0), rest, NULL) : NULL;
+    Py_XDECREF(rest);
+    return result;
+}
+
+static PyType_Slot descriptor_slots[] = {
+    {Py_tp_descr_get, descriptor_get},
+    {Py_tp_call, descriptor_call},
+    {0, NULL},
+};
+static PyType_Spec descriptor_spec = {"lineprofiler._lineprofiler._Half", sizeof(DescriptorObject), 0,
+                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, descriptor_slots};
+#else
+static PyObject *phase_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (PyVectorcall_NARGS(nargsf) == 1 && !kwnames)
+        return decorate_with((PhaseObject *)self, args[0]);
+    PyErr_SetString(PyExc_TypeError, "a phase is a context manager, or a decorator of one function");
+    return NULL;
+}
+
+static PyObject *method_enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return do_enter((PhaseObject *)self);
+}
+
+static PyObject *method_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    return do_exit((PhaseObject *)self, nargs > 0 ? args[0] : Py_None);
+}
+
+static PyMethodDef phase_methods[] = {
+    {"__enter__", method_enter, METH_NOARGS, NULL},
+    {"__exit__", (PyCFunction)(void (*)(void))method_exit, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+#endif
+
+static int phase_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    PhaseObject *phase = (PhaseObject *)self;
+
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(phase->owner);
+    if (phase->open) {
+        if (is_stale(phase)) {
+            Py_VISIT(phase->context);
+        } else {
+            for (lp_entry *entry = phase->open; entry; entry = entry->same)
+                Py_VISIT((PyObject *)(uintptr_t)entry->context);
+        }
+    }
+    return 0;
+}
+
+static int phase_clear(PyObject *self)
+{
+    PhaseObject *phase = (PhaseObject *)self;
+
+    while (phase->open && !is_stale(phase)) {
+        lp_recorder *core = core_of(phase);
+        lp_thread *th = lp_thread_get(core, lpy_context());
+        if (!th || is_stale(phase))
+            break;
+        /* A scope that dies open: its frame was dropped, or nobody ever left it. */
+        lp_entry *entry = phase->open;
+        uint32_t how = LP_LEFT_ABANDONED;
+        if (entry->flags & LP_ENTRY_IO && entry->node) {
+            io_ends(core, entry);
+            how |= LP_LEFT_IO_MISSING;
+        }
+        PyObject *context = release(phase, entry);
+        lp_leave(th, entry, lp_ticks(), how);
+        Py_XDECREF(context);
+    }
+    if (phase->open)
+        forget_stale(phase);
+    return 0;
+}
+
+static void phase_dealloc(PyObject *self)
+{
+    PhaseObject *phase = (PhaseObject *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    PyObject_GC_UnTrack(self);
+    if (LP_UNLIKELY(phase->open != NULL)) {
+        PyObject *error_type, *value, *traceback;
+        PyErr_Fetch(&error_type, &value, &traceback);
+        phase_clear(self);
+        PyErr_Restore(error_type, value, traceback);
+    }
+    PyObject *name = phase->name;
+    PyObject *owner = (PyObject *)phase->owner;
+    phase->name = NULL;
+    phase->owner = NULL;
+    if (!LPY_FREE_THREADED && free_count < FREE_LIMIT)
+        free_list[free_count++] = phase;
+    else
+        PyObject_GC_Del(self);
+    Py_DECREF(name);
+    Py_DECREF(owner);
+    Py_DECREF(type);
+}
+
+static PyObject *phase_repr(PyObject *self)
+{
+    return PyUnicode_FromFormat("<phase %R>", ((PhaseObject *)self)->name);
+}
+
+static PyObject *phase_name(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((PhaseObject *)self)->name);
+}
+
+static PyMemberDef phase_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(PhaseObject, call), LPY_VECTORCALL_MEMBER, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyGetSetDef phase_getset[] = {
+    {"name", phase_name, NULL, "Name of the phase.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+static PyType_Slot phase_slots[] = {
+    {Py_tp_doc, "A region of the program, entered by `with`; or a decorator."},
+    {Py_tp_dealloc, phase_dealloc},
+    {Py_tp_traverse, phase_traverse},
+    {Py_tp_clear, phase_clear},
+    {Py_tp_repr, phase_repr},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, phase_members},
+    {Py_tp_getset, phase_getset},
+#if !LPY_SELF_DESCRIPTOR
+    {Py_tp_methods, phase_methods},
+#endif
+    {0, NULL},
+};
+static PyType_Spec phase_spec = {
+    "lineprofiler._lineprofiler.Phase", sizeof(PhaseObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, phase_slots};
+
+/* ---- phase() ------------------------------------------------------------------------------------------------------ */
+
+static inline PhaseObject *phase_new(RecorderObject *owner, PyObject *name)
+{
+    PhaseObject *phase;
+
+    if (LP_LIKELY(free_count > 0)) {
+        phase = free_list[--free_count];
+        PyObject_Init((PyObject *)phase, lpy.phase_type);
+    } else {
+        phase = PyObject_GC_New(PhaseObject, lpy.phase_type);
+        if (!phase)
+            return NULL;
+        phase->call = phase_call;
+    }
+    phase->name = Py_NewRef(name);
+    phase->owner = (RecorderObject *)Py_NewRef((PyObject *)owner);
+    phase->open = NULL;
+    phase->context = NULL;
+    phase->generation = 0;
+    phase->flags = 0;
+    phase->stride = 1;
+    phase->missed = 0;
+    phase->dynamic = false;
+    PyObject_GC_Track((PyObject *)phase);
+    return phase;
+}
+
+typedef struct phase_options {
+    PyObject *name; /* exact str; new reference */
+    uint32_t flags, stride;
+} phase_options;
+
+static const char *const argument_names[] = {"name", "io", "sync", "sample", "async_work"};
+enum { ARGUMENTS = 5 };
+static PyObject *argument_keys[ARGUMENTS];
+
+static bool parse(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, phase_options *out)
+{
+    PyObject *values[ARGUMENTS] = {NULL};
+    Py_ssize_t keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+
+    if (nargs > ARGUMENTS) {
+        PyErr_Format(PyExc_TypeError, "phase() takes at most %d arguments (%zd given)", ARGUMENTS, nargs);
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < nargs; i++)
+        values[i] = args[i];
+    for (Py_ssize_t k = 0; k < keywords; k++) {
+        PyObject *key = PyTuple_GET_ITEM(kwnames, k);
+        int i = 0;
+        while (i < ARGUMENTS && key != argument_keys[i]) /* a keyword in a call is an interned constant */
+            i++;
+        for (int j = 0; i == ARGUMENTS && j < ARGUMENTS; j++)
+            if (PyUnicode_CompareWithASCIIString(key, argument_names[j]) == 0)
+                i = j;
+        if (i == ARGUMENTS) {
+            PyErr_Format(PyExc_TypeError, "phase() got an unexpected keyword argument %R", key);
+            return false;
+        }
+        if (values[i]) {
+            PyErr_Format(PyExc_TypeError, "phase() got multiple values for argument %R", key);
+            return false;
+        }
+        values[i] = args[nargs + k];
+    }
+    if (!values[0]) {
+        PyErr_SetString(PyExc_TypeError, "phase() missing required argument 'name'");
+        return false;
+    }
+    if (!PyUnicode_Check(values[0])) {
+        PyErr_Format(PyExc_TypeError, "phase name must be str, not %.100s", Py_TYPE(values[0])->tp_name);
+        return false;
+    }
+    out->flags = 0;
+    out->stride = 1;
+    if (values[1] && PyUnicode_Check(values[1])) {
+        if (PyUnicode_CompareWithASCIIString(values[1], "thread") != 0) {
+            PyErr_Format(PyExc_ValueError, "io must be True, False or 'thread', not %R", values[1]);
+            return false;
+        }
+        out->flags |= PHASE_IO | PHASE_IO_THREAD;
+    } else if (values[1]) {
+        int truth = PyObject_IsTrue(values[1]);
+        if (truth < 0)
+            return false;
+        out->flags |= truth ? PHASE_IO : 0;
+    }
+    if (values[2]) {
+        int truth = PyObject_IsTrue(values[2]);
+        if (truth < 0)
+            return false;
+        out->flags |= truth ? PHASE_SYNC : 0;
+    }
+    if (values[3]) {
+        double rate = PyFloat_AsDouble(values[3]);
+        if (rate == -1.0 && PyErr_Occurred())
+            return false;
+        if (!(rate > 0.0 && rate <= 1.0) || 1.0 / rate > 1e9) {
+            PyErr_Format(PyExc_ValueError, "sample must be in (0, 1], not %R", values[3]);
+            return false;
+        }
+        out->stride = (uint32_t)(1.0 / rate + 0.5);
+        if (out->stride > 1)
+            out->flags |= PHASE_SAMPLE;
+    }
+    if (values[4]) {
+        int truth = PyObject_IsTrue(values[4]);
+        if (truth < 0)
+            return false;
+        out->flags |= truth ? PHASE_ASYNC : 0;
+    }
+    /* A str of a subclass has an address but not the identity of its text. */
+    out->name = PyUnicode_CheckExact(values[0]) ? Py_NewRef(values[0]) : PyUnicode_FromObject(values[0]);
+    return out->name != NULL;
+}
+
+static PyObject *nothing_new(PyObject *name, bool dynamic, uint32_t flags, uint32_t stride);
+
+static PyObject *phase_with_options(RecorderObject *recorder, bool dynamic, PyObject *const *args, Py_ssize_t nargs,
+                                    PyObject *kwnames)
+{
+    phase_options options;
+    PyObject *result;
+
+    if (!parse(args, nargs, kwnames, &options))
+        return NULL;
+    if (!recorder || !recorder->session) {
+        if (recorder)
+            recorder->entered_while_off++;
+        result = nothing_new(options.name, dynamic, options.flags, options.stride);
+    } else {
+        PhaseObject *phase = phase_new(recorder, options.name);
+        if (phase) {
+            phase->flags = options.flags;
+            phase->stride = options.stride;
+            phase->dynamic = dynamic;
+        }
+        result = (PyObject *)phase;
+    }
+    Py_DECREF(options.name);
+    return result;
+}
+
+PyObject *lpy_phase(RecorderObject *recorder, bool dynamic, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    if (LP_UNLIKELY(nargs != 1 || kwnames || !PyUnicode_CheckExact(args[0])))
+        return phase_with_options(recorder, dynamic, args, nargs, kwnames);
+    if (LP_LIKELY(recorder && recorder->session)) {
+        PhaseObject *phase = phase_new(recorder, args[0]);
+        if (LP_LIKELY(phase != NULL))
+            phase->dynamic = dynamic;
+        return (PyObject *)phase;
+    }
+    if (recorder)
+        recorder->entered_while_off++;
+    return nothing_new(args[0], dynamic, 0, 1);
+}
+
+/* ---- count() ------------------------------------------------------------------------------------------------------ */
+
+static bool amount_of(PyObject *value, int64_t *amount)
+{
+    int overflow = 0;
+    PyObject *index = NULL;
+
+    if (!PyLong_Check(value)) { /* numpy integers and their like; float and str have no __index__ */
+        index = PyNumber_Index(value);
+        if (!index) {
+            if (PyErr_ExceptionMatches(PyExc_TypeError))
+                PyErr_Format(PyExc_TypeError, "count() takes an int amount, not %.100s", Py_TYPE(value)->tp_name);
+            return false;
+        }
+        value = index;
+    }
+    long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    Py_XDECREF(index);
+    if (overflow) {
+        PyErr_SetString(PyExc_OverflowError, "count() amount does not fit in 64 bits");
+        return false;
+    }
+    if (number == -1 && PyErr_Occurred())
+        return false;
+    *amount = number;
+    return true;
+}
+
+static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t amount)
+{
+    lpy_session *session = recorder->session;
+    bool pinned;
+    uint32_t id = lpy_name_id(session, name, false, &pinned);
+
+    if (!id && PyErr_Occurred())
+        return NULL;
+    lp_thread *th = id && recorder->session ? settled(session->core, lpy_context()) : NULL;
+    if (th) {
+        lp_entry *around = lp_innermost(th);
+        lp_seg_node *node = around ? around->place : th->root;
+        lp_seg_counter *counter = lp_counter_get(th, node, id);
+        if (counter) {
+            if (pinned)
+                th->counts[lp__slot(name, node) & (LP_COUNT_SLOTS - 1)] = (lp_count_slot){name, node, counter};
+            lp_counter_add(th, counter, amount, around ? around->scale : 1);
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *count_parsed(RecorderObject *recorder, PyObject *name, PyObject *value)
+{
+    int64_t amount = 1;
+
+    if (LP_UNLIKELY(!PyUnicode_Check(name))) {
+        PyErr_Format(PyExc_TypeError, "counter name must be str, not %.100s", Py_TYPE(name)->tp_name);
+        return NULL;
+    }
+    if (value && !amount_of(value, &amount))
+        return NULL;
+    if (!recorder || !recorder->session)
+        Py_RETURN_NONE;
+    lp_recorder *core = recorder->session->core;
+    lp_thread *th = settled(core, lpy_context());
+    if (LP_UNLIKELY(!th))
+        Py_RETURN_NONE;
+    lp_entry *around = lp_innermost(th);
+    if (around && LP_UNLIKELY(around->flags & LP_ENTRY_SKIP) && around->node == 0)
+        Py_RETURN_NONE;
+    lp_seg_node *node = around ? around->place : th->root;
+    lp_count_slot *slot = &th->counts[lp__slot(name, node) & (LP_COUNT_SLOTS - 1)];
+    if (LP_LIKELY(slot->key == name && slot->node == node)) {
+        lp_counter_add(th, slot->counter, amount, around ? around->scale : 1);
+        Py_RETURN_NONE;
+    }
+    if (PyUnicode_CheckExact(name))
+        return count_slow(recorder, name, amount);
+    PyObject *exact = PyUnicode_FromObject(name);
+    PyObject *result = exact ? count_slow(recorder, exact, amount) : NULL;
+    Py_XDECREF(exact);
+    return result;
+}
+
+PyObject *lpy_count(RecorderObject *recorder, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    PyObject *name = NULL, *value = NULL;
+
+    if (LP_LIKELY(!kwnames && (nargs == 1 || nargs == 2)))
+        return count_parsed(recorder, args[0], nargs == 2 ? args[1] : NULL);
+    Py_ssize_t keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    if (nargs > 2) {
+        PyErr_Format(PyExc_TypeError, "count() takes at most 2 arguments (%zd given)", nargs);
+        return NULL;
+    }
+    if (nargs > 0)
+        name = args[0];
+    if (nargs > 1)
+        value = args[1];
+    for (Py_ssize_t k = 0; k < keywords; k++) {
+        PyObject *key = PyTuple_GET_ITEM(kwnames, k);
+        PyObject **into = PyUnicode_CompareWithASCIIString(key, "name") == 0 ? &name
+                          : PyUnicode_CompareWithASCIIString(key, "n") == 0  ? &value : NULL;
+        if (!into || *into) {
+            PyErr_Format(PyExc_TypeError, into ? "count() got multiple values for argument %R"
+                                               : "count() got an unexpected keyword argument %R", key);
+            return NULL;
+        }
+        *into = args[nargs + k];
+    }
+    if (!name) {
+        PyErr_SetString(PyExc_TypeError, "count() missing required argument 'name'");
+        return NULL;
+    }
+    return count_parsed(recorder, name, value);
+}
+
+PyObject *lpy_current(RecorderObject *recorder)
+{
+    char path[LP_NAME_LIMIT * 4];
+    lp_recorder *core = recorder && recorder->session ? recorder->session->core : NULL;
+    lp_thread *th = core ? settled(core, lpy_context()) : NULL;
+    lp_entry *around = th ? lp_innermost(th) : NULL;
+
+    if (!around)
+        return PyUnicode_FromStringAndSize(NULL, 0);
+    return lpy_name_object(path, lp_node_path(th, around->place, path, sizeof path));
+}
+
+/* ---- the scope of nothing ----------------------------------------------------------------------------------------- */
+
+/* What phase() gives when nothing records. It keeps its name: what it decorates may be called when something does. */
+typedef struct NothingObject {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *name; /* owned */
+    uint32_t flags, stride;
+    bool dynamic;
+} NothingObject;
+
+static NothingObject *nothing_list[FREE_LIMIT];
+static int nothing_count;
+
+static PyObject *nothing_decorates(NothingObject *nothing, PyObject *function)
+{
+    if (!nothing->dynamic)
+        return Py_NewRef(function); /* of a profiler that is off: it never will be on */
+    return decorate(NULL, function, nothing->name, nothing->flags, nothing->stride);
+}
+
+static PyObject *nothing_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+
+#if LPY_SELF_DESCRIPTOR
+    if (LP_LIKELY(!kwnames && (nargs == 0 || nargs == 3)))
+        Py_RETURN_NONE;
+#endif
+    if (!kwnames && nargs == 1)
+        return nothing_decorates((NothingObject *)self, args[0]);
+    PyErr_SetString(PyExc_TypeError, "a phase is a context manager, or a decorator of one function");
+    return NULL;
+}
+
+#if !LPY_SELF_DESCRIPTOR
+static PyObject *nothing_enter(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    Py_RETURN_NONE;
+}
+static PyObject *nothing_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)self;
+    (void)args;
+    (void)nargs;
+    Py_RETURN_NONE;
+}
+static PyMethodDef nothing_methods[] = {
+    {"__enter__", nothing_enter, METH_NOARGS, NULL},
+    {"__exit__", (PyCFunction)(void (*)(void))nothing_exit, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+#endif
+
+static void nothing_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject *name = ((NothingObject *)self)->name;
+
+    if (!LPY_FREE_THREADED && nothing_count < FREE_LIMIT)
+        nothing_list[nothing_count++] = (NothingObject *)self;
+    else
+        PyObject_Free(self);
+    Py_DECREF(name);
+    Py_DECREF(type);
+}
+
+static PyObject *nothing_new(PyObject *name, bool dynamic, uint32_t flags, uint32_t stride)
+{
+    NothingObject *nothing;
+
+    if (LP_LIKELY(nothing_count > 0)) {
+        nothing = nothing_list[--nothing_count];
+        PyObject_Init((PyObject *)nothing, lpy.nothing_type);
+    } else {
+        nothing = PyObject_New(NothingObject, lpy.nothing_type);
+        if (!nothing)
+            return NULL;
+        nothing->call = nothing_call;
+    }
+    nothing->name = Py_NewRef(name);
+    nothing->dynamic = dynamic;
+    nothing->flags = flags;
+    nothing->stride = stride;
+    return (PyObject *)nothing;
+}
+
+static PyObject *nothing_name(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((NothingObject *)self)->name);
+}
+
+static PyGetSetDef nothing_getset[] = {
+    {"name", nothing_name, NULL, "Name of the phase.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+static PyMemberDef nothing_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(NothingObject, call), LPY_VECTORCALL_MEMBER, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot nothing_slots[] = {
+    {Py_tp_doc, "What phase() gives when nothing records."},
+    {Py_tp_dealloc, nothing_dealloc},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, nothing_members},
+    {Py_tp_getset, nothing_getset},
+#if !LPY_SELF_DESCRIPTOR
+    {Py_tp_methods, nothing_methods},
+#endif
+    {0, NULL},
+};
+static PyType_Spec nothing_spec = {"lineprofiler._lineprofiler.NoPhase", sizeof(NothingObject), 0,
+                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                   nothing_slots};
+
+#if LPY_SELF_DESCRIPTOR
+static int add_halves(PyTypeObject *type, PyObject *descriptor)
+{
+    return PyObject_SetAttrString((PyObject *)type, "__enter__", descriptor) < 0 ||
+                   PyObject_SetAttrString((PyObject *)type, "__exit__", descriptor) < 0 ? -1 : 0;
+}
+#endif
+
+int lpy_phase_init(PyObject *module)
+{
+    (void)module;
+    for (int i = 0; i < ARGUMENTS; i++)
+        if (!(argument_keys[i] = PyUnicode_InternFromString(argument_names[i])))
+            return -1;
+    lpy.phase_type = (PyTypeObject *)PyType_FromSpec(&phase_spec);
+    lpy.nothing_type = (PyTypeObject *)PyType_FromSpec(&nothing_spec);
+    if (!lpy.phase_type || !lpy.nothing_type)
+        return -1;
+#if LPY_SELF_DESCRIPTOR
+    lpy.descriptor_type = (PyTypeObject *)PyType_FromSpec(&descriptor_spec);
+    if (!lpy.descriptor_type)
+        return -1;
+    PyObject *descriptor = (PyObject *)PyObject_New(DescriptorObject, lpy.descriptor_type);
+    if (!descriptor || add_halves(lpy.phase_type, descriptor) < 0 || add_halves(lpy.nothing_type, descriptor) < 0)
+        return -1;
+    Py_DECREF(descriptor);
+#endif
+    return 0;
+}

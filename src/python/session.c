@@ -1,0 +1,437 @@
+/* A recording session: the core recorder, its segment, its snapshots. Opened by Profiler(), opened again in a forked child at its
+ * first phase, closed by close() or at the very end of the interpreter. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/cputime.h"
+#include "python/lpy.h"
+#include "python/names.h"
+#include "store/arena.h"
+#include "store/describe.h"
+#include "store/place.h"
+#include "store/segment_read.h"
+#include "store/snapshot.h"
+
+static lpy_session *sessions;
+
+static void note_error(lpy_session *session, const lp_error *error)
+{
+    if (!error || !error->text[0])
+        return;
+    snprintf(session->error, sizeof session->error, "%s", error->text);
+    if (session->core->segment.base) {
+        lp_seg_health *health = lp_recorder_health(session->core);
+        snprintf(health->last_error, sizeof health->last_error, "%s", error->text);
+    }
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------ */
+
+/* Where nothing can be read: "unknown", and recording goes on. */
+static void describe(lpy_session *session)
+{
+    lp_describe_process(session->arena, &session->id);
+    lp_describe_run_dir(session->run_dir, &session->id);
+}
+
+static void publish_identity(lpy_session *session)
+{
+    lp_buffer bytes = {0};
+    lp_segment *segment = &session->core->segment;
+
+    if (lp_identity_encode(&session->id, &bytes) == LP_OK) {
+        uint64_t size = bytes.size;
+        lp_off at = lp_segment_take(segment, LP_BLOCK_IDENTITY, 0, sizeof size + size, NULL);
+        if (at) {
+            memcpy(segment->base + at + sizeof size, bytes.data, bytes.size);
+            __atomic_store_n((uint64_t *)(void *)(segment->base + at), size, __ATOMIC_RELEASE);
+        }
+    }
+    lp_buffer_free(&bytes);
+}
+
+static void set_due(lpy_session *session)
+{
+    uint64_t due = UINT64_MAX;
+
+    if (session->snapshot_ns > 0)
+        due = lp_ticks() + (uint64_t)(((unsigned __int128)session->snapshot_ns << 32) / session->core->mult);
+    atomic_store(&session->core->due, due);
+}
+
+/* Makes the segment of this process: the core's `open` hook, also called in a forked child. */
+static bool open_segment(void *user, lp_recorder *core)
+{
+    lpy_session *session = user;
+    char run[80], folder[512] = "", name[64];
+    lp_error error = {0};
+    int dirfd = -1;
+
+    if (!session->private)
+        describe(session);
+    snprintf(run, sizeof run, "%.*s", (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
+             session->id.run_id.data);
+    snprintf(name, sizeof name, "%lld_%.8s.seg", (long long)session->id.pid, session->id.uuid.size >= 8 ? session->id.uuid.data : "00000000");
+    lp_status status = LP_OK;
+    /* Another process that ends may remove the folder, empty for a moment, between our open and our first file. */
+    for (int attempt = 0; attempt < 5; attempt++) {
+        if (session->private || lp_place_open(run, &dirfd, folder, sizeof folder, &error) != LP_OK)
+            dirfd = -1;
+        status = lp_segment_create(&core->segment, dirfd, folder, name, &error);
+        if (dirfd >= 0)
+            close(dirfd);
+        if (dirfd < 0 || core->segment.place == LP_PLACE_SHARED || error.sys != ENOENT)
+            break;
+        lp_segment_close(&core->segment, false);
+        error = (lp_error){0};
+    }
+    snprintf(session->folder, sizeof session->folder, "%s", core->segment.place == LP_PLACE_SHARED ? folder : "");
+    if (status != LP_OK) {
+        note_error(session, &error);
+        return false;
+    }
+    lp_seg_header *header = lp_segment_header(&core->segment);
+    header->pid = session->id.pid;
+    header->pid_start = session->id.pid_start;
+    header->run_dir_dev = session->id.run_dir_dev;
+    header->run_dir_ino = session->id.run_dir_ino;
+    header->own_cost_ps = session->own_cost_ps;
+    header->own_count_cost_ps = session->own_count_cost_ps;
+    publish_identity(session);
+    if (lp_recorder_begin(core) != LP_OK) {
+        lp_segment_close(&core->segment, false);
+        return false;
+    }
+    note_error(session, &error);
+    session->generation = 0;
+    session->write_failures = 0;
+    set_due(session);
+    return true;
+}
+
+/* ---- snapshots ---------------------------------------------------------------------------------------------------- */
+
+lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error *error)
+{
+    lp_recorder *core = session->core;
+    lp_moment now;
+
+    if (!core->recording || lp_recorder_forked(core))
+        return lp_error_set(error, LP_E_MISSING, 0, UINT64_MAX, "this process has not recorded anything yet");
+    lp_recorder_moment(core, &now);
+    lp_status status = lp_segment_read_memory(core->segment.base, lp_segment_header(&core->segment)->used, &now, worker, error);
+    if (status == LP_OK) {
+        /* What was asked for after the segment was made stands in the session only. */
+        (*worker)->id.options = session->id.options;
+        (*worker)->id.option_count = session->id.option_count;
+        (*worker)->health.write_failures = session->write_failures;
+    }
+    return status;
+}
+
+lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_error *error)
+{
+    uint64_t before[LPY_IO_COUNT], after[LPY_IO_COUNT];
+    lp_worker *worker = NULL;
+    int saved = errno;
+    bool counted = lpy_io_read(session, false, before);
+    lp_status status = lpy_session_worker(session, &worker, error);
+
+    if (status == LP_OK) {
+        worker->generation = ++session->generation;
+        worker->final = final;
+        worker->unclean = false;
+        lp_segment_header(&session->core->segment)->generation = session->generation;
+        status = lp_snapshot_write(session->run_dir, worker, sync, error);
+        lp_worker_free(worker);
+    }
+    if (status != LP_OK) {
+        session->write_failures++;
+        lp__note(session->core, &lp_recorder_health(session->core)->write_failures);
+        note_error(session, error);
+    }
+    /* Not the program's traffic: taken off the io=True phases that it fell into. */
+    if (counted && lpy_io_read(session, false, after))
+        for (int i = 0; i < LPY_IO_COUNT; i++)
+            session->own_io[i] += after[i] > before[i] ? after[i] - before[i] : 0;
+    errno = saved;
+    return status;
+}
+
+static void overdue(void *user, lp_recorder *core)
+{
+    lpy_session *session = user;
+    lp_error error = {0};
+
+    (void)core;
+    /* Other threads run on while the disk works; they record into their own arenas. */
+    Py_BEGIN_ALLOW_THREADS
+    lpy_session_snapshot(session, false, false, &error);
+    Py_END_ALLOW_THREADS
+    set_due(session);
+}
+
+static uint32_t thread_name(void *user, lp_recorder *core)
+{
+    lpy_session *session = user;
+    PyObject *type, *value, *traceback;
+    uint32_t id = 0;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    /* threading.current_thread() would invent a thread object for a foreign thread: look without touching. */
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *threading = modules ? PyDict_GetItemString(modules, "threading") : NULL;
+    PyObject *active = threading ? PyObject_GetAttrString(threading, "_active") : NULL;
+    PyObject *key = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+    PyObject *thread = active && key && PyDict_Check(active) ? PyDict_GetItem(active, key) : NULL;
+    PyObject *name = thread ? PyObject_GetAttrString(thread, "name") : NULL;
+    if (!name && !threading)
+        name = PyUnicode_FromString("MainThread"); /* threading is not even loaded */
+    if (name && PyUnicode_Check(name)) {
+        bool pinned;
+        id = lpy_name_id(session, name, false, &pinned);
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(key);
+    Py_XDECREF(active);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    (void)core;
+    return id;
+}
+
+/* ---- config ------------------------------------------------------------------------------------------------------- */
+
+static PyObject *item(PyObject *config, const char *key)
+{
+    PyObject *value = PyDict_GetItemString(config, key); /* borrowed */
+    return value && value != Py_None ? value : NULL;
+}
+
+static lp_str text_of(lp_arena *arena, PyObject *value)
+{
+    lp_str none = {"", 0};
+    if (!value || !PyUnicode_Check(value))
+        return none;
+    PyObject *bytes = PyUnicode_AsEncodedString(value, "utf-8", "surrogatepass");
+    if (!bytes) {
+        PyErr_Clear();
+        return none;
+    }
+    lp_str text = lp_arena_str(arena, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
+    Py_DECREF(bytes);
+    return text.data ? text : none;
+}
+
+static bool truth_of(PyObject *config, const char *key, bool missing)
+{
+    PyObject *value = item(config, key);
+    return value ? PyObject_IsTrue(value) > 0 : missing;
+}
+
+static uint32_t pairs_of(lp_arena *arena, PyObject *list, lp_pair **pairs)
+{
+    Py_ssize_t size = list && PyList_Check(list) ? PyList_GET_SIZE(list) : 0;
+    uint32_t count = 0;
+
+    *pairs = size ? lp_arena_take(arena, (size_t)size * sizeof **pairs) : NULL;
+    for (Py_ssize_t i = 0; *pairs && i < size; i++) {
+        PyObject *pair = PyList_GET_ITEM(list, i);
+        if (PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2)
+            (*pairs)[count++] = (lp_pair){text_of(arena, PyTuple_GET_ITEM(pair, 0)), text_of(arena, PyTuple_GET_ITEM(pair, 1))};
+    }
+    return count;
+}
+
+void lpy_session_asked(lpy_session *session, PyObject *name)
+{
+    lp_identity *id = &session->id;
+    lp_str more = text_of(session->arena, name), asked = {"asked", 5};
+    lp_pair *pairs = lp_arena_take(session->arena, (id->option_count + 1u) * sizeof *pairs);
+
+    if (!pairs)
+        return;
+    uint32_t count = id->option_count;
+    if (count)
+        memcpy(pairs, id->options, count * sizeof *pairs);
+    for (uint32_t i = 0; i < count; i++) {
+        if (pairs[i].key.size == asked.size && memcmp(pairs[i].key.data, asked.data, asked.size) == 0) {
+            size_t size = pairs[i].value.size + 1 + more.size;
+            char *joined = lp_arena_take(session->arena, size + 1);
+            if (!joined)
+                return;
+            memcpy(joined, pairs[i].value.data, pairs[i].value.size);
+            joined[pairs[i].value.size] = ',';
+            memcpy(joined + pairs[i].value.size + 1, more.data, more.size);
+            pairs[i].value = (lp_str){joined, size};
+            id->options = pairs;
+            return;
+        }
+    }
+    pairs[count] = (lp_pair){asked, more};
+    id->options = pairs;
+    id->option_count = count + 1;
+}
+
+static void identity_from(lpy_session *session, PyObject *config)
+{
+    lp_identity *id = &session->id;
+    lp_arena *arena = session->arena;
+    PyObject *argv = item(config, "argv"), *started = item(config, "run_started_ns"), *source = item(config, "source");
+
+    id->rank = id->local_rank = id->world_size = LP_UNKNOWN_I64;
+    id->source_dirty = LP_UNKNOWN_I64;
+    id->run_id = text_of(arena, item(config, "run_id"));
+    id->role = text_of(arena, item(config, "role"));
+    id->python = text_of(arena, item(config, "python"));
+    id->source_commit = id->source_diff = id->job_id = id->launcher = id->host = id->boot_id = id->uuid = id->platform = (lp_str){"", 0};
+    if (started) {
+        id->run_started_ns = PyLong_AsUnsignedLongLong(started);
+        if (PyErr_Occurred())
+            PyErr_Clear();
+    }
+    Py_ssize_t size = argv && PyList_Check(argv) ? PyList_GET_SIZE(argv) : 0;
+    id->argv = size ? lp_arena_take(arena, (size_t)size * sizeof *id->argv) : NULL;
+    for (Py_ssize_t i = 0; id->argv && i < size; i++)
+        id->argv[id->argv_count++] = text_of(arena, PyList_GET_ITEM(argv, i));
+    id->option_count = pairs_of(arena, item(config, "options"), &id->options);
+    if (source)
+        id->source_extra_count = pairs_of(arena, source, &id->source_extra);
+}
+
+static int forced_by(const char *variable, const char *const *names, int count)
+{
+    const char *value = getenv(variable);
+
+    for (int i = 0; value && i < count; i++)
+        if (strcmp(value, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+lpy_session *lpy_session_open(PyObject *config)
+{
+    static const char *const clocks[] = {"monotonic", "tsc"};
+    static const char *const cpus[] = {"none", "rseq", "perf", "syscall"};
+    static bool at_exit;
+    lpy_session *session = calloc(1, sizeof *session);
+    lp_hooks hooks = {session, open_segment, overdue, lpy_contexts_have_parents ? lpy_context_around_hook : NULL,
+                      lpy_context_hidden_hook, thread_name};
+    PyObject *run_dir = item(config, "run_dir"), *interval = item(config, "snapshot_interval_s"), *source = item(config, "source");
+    PyObject *bytes = NULL, *cuda = item(config, "cuda_sync");
+
+    if (!session)
+        return (lpy_session *)PyErr_NoMemory();
+    session->io_fd = -1;
+    session->arena = lp_arena_new();
+    session->core = session->arena ? lp_recorder_new(&hooks) : NULL;
+    if (!session->core) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    if (!run_dir || !PyUnicode_FSConverter(run_dir, &bytes)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "config: run_dir");
+        goto failed;
+    }
+    session->run_dir = strdup(PyBytes_AS_STRING(bytes));
+    Py_DECREF(bytes);
+    if (!session->run_dir) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    if (interval) {
+        double seconds = PyFloat_AsDouble(interval);
+        if (seconds == -1.0 && PyErr_Occurred())
+            goto failed;
+        session->snapshot_ns = seconds > 0 && seconds < 1e9 ? (uint64_t)(seconds * 1e9) : 0;
+    }
+    session->strict_names = truth_of(config, "strict_names", false);
+    session->private = truth_of(config, "private", false);
+    session->cuda_sync = cuda ? PyObject_IsTrue(cuda) : -1;
+    identity_from(session, config);
+    lp_clock_init(forced_by("LINEPROFILER_CLOCK", clocks, 1)); /* "tsc" cannot be forced where it is not safe */
+    session->core->enabled = true;
+    session->core->measure_cpu = truth_of(config, "measure_cpu", true);
+    session->core->thread_names = truth_of(config, "thread_names", false);
+    session->core->cpu = session->core->measure_cpu ? lp_cpu_choose(forced_by("LINEPROFILER_CPU", cpus, 4)) : LP_CPU_NONE;
+    if (!session->private)
+        lpy_own_cost(session->core->measure_cpu, &session->own_cost_ps, &session->own_count_cost_ps);
+    if (!source && !session->private) {
+        char *here = getcwd(NULL, 0);
+        if (here)
+            lp_describe_source(session->arena, here, &session->id);
+        free(here);
+    }
+    if (!open_segment(session, session->core)) {
+        PyErr_Format(PyExc_MemoryError, "no memory for recording: %s", session->error);
+        goto failed;
+    }
+    if (!session->private) {
+        session->next = sessions;
+        sessions = session;
+        if (!at_exit)
+            at_exit = Py_AtExit(lpy_sessions_end) == 0;
+    }
+    return session;
+
+failed:
+    if (session->core)
+        session->core->enabled = false; /* a core is never freed: see lp_recorder_new */
+    lp_arena_free(session->arena);
+    free(session->run_dir);
+    free(session);
+    return NULL;
+}
+
+/* ---- closing ------------------------------------------------------------------------------------------------------ */
+
+/* The last snapshot, and those of the run's dead processes; then the segment goes, unless the disk refused: a reader on this
+ * host will find it. No Python in here. */
+static void finish(lpy_session *session)
+{
+    lp_recorder *core = session->core;
+    lp_error error = {0};
+
+    core->enabled = false;
+    if (!core->recording || lp_recorder_forked(core))
+        return;
+    lp_status status = LP_OK;
+    if (!session->private) {
+        status = lpy_session_snapshot(session, true, true, &error);
+        lp_segment_set_state(&core->segment, LP_SEG_CLOSED);
+    }
+    lp_recorder_end(core);
+    lp_segment_close(&core->segment, status != LP_OK);
+    lpy_io_close(session);
+    if (!session->private) {
+        char run[80];
+        snprintf(run, sizeof run, "%.*s", (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
+                 session->id.run_id.data);
+        lp_place_adopt(session->run_dir, run, NULL, &error);
+        if (session->folder[0])
+            rmdir(session->folder); /* the last process of the run; others find it not empty */
+    }
+}
+
+void lpy_session_close(lpy_session *session)
+{
+    lp_error error = {0};
+
+    if (session->core->recording && !lp_recorder_forked(session->core))
+        lpy_session_worker(session, &session->last, &error); /* merged_tree() still answers */
+    Py_BEGIN_ALLOW_THREADS
+    finish(session);
+    Py_END_ALLOW_THREADS
+}
+
+void lpy_sessions_end(void)
+{
+    for (lpy_session *session = sessions; session; session = session->next)
+        if (session->core->recording)
+            finish(session);
+}

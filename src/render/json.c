@@ -1,0 +1,616 @@
+/* The JSON document of a report: the contract that text and pages are checked against (docs/report.md). Keys of the
+ * package that we follow stay as they were, with their types; what could not be measured is null, never 0. */
+#include <math.h>
+#include <string.h>
+
+#include "render/json_write.h"
+#include "render/render.h"
+
+static const char *const lives[] = {[LP_LIFE_CLOSED] = "closed", [LP_LIFE_RUNNING] = "running",
+                                    [LP_LIFE_DIED] = "died", [LP_LIFE_LAST_SEEN] = "last_seen"};
+
+static void key_int(lp_json *json, const char *key, lp_i128 value)
+{
+    lp_json_key(json, key);
+    lp_json_int(json, value);
+}
+
+static void key_u64(lp_json *json, const char *key, uint64_t value)
+{
+    key_int(json, key, (lp_i128)value);
+}
+
+static void key_optional(lp_json *json, const char *key, int64_t value)
+{
+    lp_json_key(json, key);
+    lp_json_optional_int(json, value);
+}
+
+static void key_double(lp_json *json, const char *key, double value)
+{
+    lp_json_key(json, key);
+    lp_json_double(json, value);
+}
+
+static void key_str(lp_json *json, const char *key, lp_str value)
+{
+    lp_json_key(json, key);
+    lp_json_string(json, value);
+}
+
+static void key_text(lp_json *json, const char *key, const char *value)
+{
+    lp_json_key(json, key);
+    lp_json_text(json, value);
+}
+
+static void key_seconds(lp_json *json, const char *key, uint64_t ns)
+{
+    lp_json_key(json, key);
+    lp_json_seconds(json, ns);
+}
+
+static void key_bool(lp_json *json, const char *key, bool value)
+{
+    lp_json_key(json, key);
+    lp_json_bool(json, value);
+}
+
+static void key_known(lp_json *json, const char *key, bool known, uint64_t value)
+{
+    lp_json_key(json, key);
+    if (known)
+        lp_json_int(json, (lp_i128)value);
+    else
+        lp_json_null(json);
+}
+
+static void put_source(lp_json *json, const lp_run *run)
+{
+    lp_json_key(json, "source");
+    lp_json_open(json, '{');
+    if (run->source_extra_count > 0) {
+        for (uint32_t i = 0; i < run->source_extra_count; i++) {
+            lp_json_key_str(json, run->source_extra[i].key);
+            if (lp_json_is_valid(run->source_extra[i].value))
+                lp_json_raw(json, run->source_extra[i].value);
+            else
+                lp_json_string(json, run->source_extra[i].value);
+        }
+    } else if (run->source_commit.size > 0) {
+        key_str(json, "commit", run->source_commit);
+        key_optional(json, "dirty_files", run->source_dirty);
+        lp_json_key(json, "diff_sha");
+        if (run->source_dirty == LP_UNKNOWN_I64)
+            lp_json_null(json);
+        else
+            lp_json_string(json, run->source_diff);
+    }
+    lp_json_close(json, '}');
+}
+
+static void put_worker_label(lp_json *json, const lp_run_worker *worker)
+{
+    lp_json_open_flat(json, '{');
+    key_str(json, "host", worker->host);
+    key_int(json, "pid", worker->pid);
+    lp_json_close(json, '}');
+}
+
+static void put_run(lp_json *json, const lp_report *report)
+{
+    const lp_run *run = report->run;
+
+    lp_json_key(json, "run");
+    lp_json_open(json, '{');
+    key_str(json, "run_id", run->run_id);
+    put_source(json, run);
+    lp_json_key(json, "hosts");
+    lp_json_open_flat(json, '[');
+    for (uint32_t i = 0; i < run->host_count; i++)
+        lp_json_string(json, run->hosts[i].name);
+    lp_json_close(json, ']');
+    key_u64(json, "processes", run->worker_count);
+    lp_json_key(json, "roles");
+    lp_json_open_flat(json, '[');
+    for (uint32_t i = 0; i < run->role_count; i++)
+        lp_json_string(json, run->roles[i].name);
+    lp_json_close(json, ']');
+    key_seconds(json, "runtime_s", run->runtime_ns);
+    key_double(json, "imbalance", run->imbalance);
+    lp_json_key(json, "slowest");
+    if (run->worker_count > 0)
+        put_worker_label(json, &run->workers[run->slowest]);
+    else
+        lp_json_null(json);
+    key_seconds(json, "started_at", run->started_ns);
+    key_seconds(json, "seen_at", run->ended_ns);
+    key_text(json, "empty_reason", run->empty_reason);
+    key_u64(json, "running", report->running);
+    key_u64(json, "closed", report->closed);
+    key_u64(json, "died", report->died);
+    key_u64(json, "last_seen", report->last_seen);
+    lp_json_key(json, "argv");
+    lp_json_open_flat(json, '[');
+    for (uint32_t i = 0; i < run->argv_count; i++)
+        lp_json_string(json, run->argv[i]);
+    lp_json_close(json, ']');
+    key_str(json, "python", run->python);
+    key_str(json, "platform", run->platform);
+    key_double(json, "own_cost_ns", report->own_cost_ns);
+    key_double(json, "own_share", report->own_share);
+    lp_json_close(json, '}');
+}
+
+static void put_path(lp_json *json, const lp_report_role *role, uint32_t phase)
+{
+    uint32_t depth = role->phases[phase].depth;
+
+    lp_json_open_flat(json, '[');
+    for (uint32_t level = 1; level <= depth; level++) {
+        uint32_t at = phase;
+        while (role->phases[at].depth > level)
+            at = role->phases[at].parent;
+        lp_json_string(json, role->phases[at].name);
+    }
+    lp_json_close(json, ']');
+}
+
+static void put_counters(lp_json *json, const lp_report_counter *counters, uint32_t count)
+{
+    lp_json_key(json, "counters");
+    lp_json_open_flat(json, '{');
+    for (uint32_t i = 0; i < count; i++) {
+        lp_json_key_str(json, counters[i].name);
+        lp_json_int(json, counters[i].total);
+    }
+    lp_json_close(json, '}');
+    lp_json_key(json, "counter_stats");
+    lp_json_open(json, '{');
+    for (uint32_t i = 0; i < count; i++) {
+        const lp_report_counter *counter = &counters[i];
+        bool any = counter->calls > 0;
+        lp_json_key_str(json, counter->name);
+        lp_json_open_flat(json, '{');
+        key_u64(json, "calls", counter->calls);
+        key_int(json, "total", counter->total);
+        key_optional(json, "min", any ? counter->min : LP_UNKNOWN_I64);
+        key_optional(json, "max", any ? counter->max : LP_UNKNOWN_I64);
+        key_double(json, "p50", counter->p50);
+        key_double(json, "p95", counter->p95);
+        key_double(json, "rate_per_s", counter->rate_per_s);
+        key_double(json, "ns_each", counter->ns_each);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, '}');
+}
+
+static void put_waits(lp_json *json, const lp_report_phase *phase)
+{
+    bool known = phase->cpu_wall_ns > 0, split = !isnan(phase->blocked);
+
+    key_double(json, "wait_share", phase->wait);
+    key_u64(json, "cpu_wall_ns", phase->cpu_wall_ns);
+    key_known(json, "blocked_ns", split, phase->blocked_ns);
+    key_known(json, "starved_ns", split, phase->starved_ns);
+    key_known(json, "unsplit_ns", known, phase->wait_ns - (split ? phase->split_wait_ns : 0));
+    key_double(json, "blocked_share", phase->blocked);
+    key_double(json, "starved_share", phase->starved);
+    key_double(json, "unsplit_share", phase->unsplit);
+}
+
+static void put_io(lp_json *json, const lp_report_phase *phase)
+{
+    const lp_report_io *io = &phase->io;
+
+    lp_json_key(json, "io");
+    if (!(phase->flags & LP_PHASE_IO)) {
+        lp_json_null(json);
+        return;
+    }
+    lp_json_open_flat(json, '{');
+    key_known(json, "read_bytes", io->known, io->read_bytes);
+    key_known(json, "write_bytes", io->known, io->write_bytes);
+    key_known(json, "read_chars", io->known, io->read_chars);
+    key_known(json, "write_chars", io->known, io->write_chars);
+    key_known(json, "cached_read_bytes", io->known, io->cached_read_bytes);
+    key_double(json, "bytes_per_s", io->known ? io->rate : (double)NAN);
+    key_u64(json, "missing_entries", phase->io_missing);
+    key_bool(json, "overlapping", phase->flags & LP_PHASE_IO_OVERLAP);
+    lp_json_close(json, '}');
+}
+
+static void put_phase(lp_json *json, const lp_report_role *role, uint32_t index)
+{
+    const lp_report_phase *phase = &role->phases[index];
+    bool known = phase->cpu_wall_ns > 0;
+
+    lp_json_open(json, '{');
+    key_str(json, "phase", phase->path);
+    lp_json_key(json, "path");
+    put_path(json, role, index);
+    key_u64(json, "calls", phase->entries);
+    key_u64(json, "wall_ns", phase->wall_ns);
+    key_known(json, "cpu_ns", known, phase->cpu_ns);
+    key_u64(json, "self_ns", phase->self_ns);
+    key_known(json, "wait_ns", known, phase->wait_ns);
+    key_double(json, "mean_ns", phase->mean_ns);
+    key_double(json, "p50_ns", phase->p50_ns);
+    key_double(json, "p95_ns", phase->p95_ns);
+    key_double(json, "p99_ns", phase->p99_ns);
+    key_known(json, "min_ns", phase->entries > 0, phase->min_ns);
+    key_known(json, "max_ns", phase->entries > 0, phase->max_ns);
+    key_double(json, "share", phase->share);
+    key_double(json, "self_share", phase->self_share);
+    put_waits(json, phase);
+    key_u64(json, "open", phase->open_entries);
+    key_u64(json, "open_ns", phase->open_ns);
+    key_u64(json, "open_self_ns", phase->open_self_ns);
+    key_u64(json, "errors", phase->errors);
+    key_u64(json, "abandoned", phase->abandoned);
+    key_u64(json, "sample_stride", phase->stride);
+    key_bool(json, "sampled", phase->stride > 1);
+    key_bool(json, "async", phase->async_entries > 0 || phase->flags & LP_PHASE_ASYNC);
+    key_u64(json, "async_entries", phase->async_entries);
+    key_bool(json, "overlapping", phase->flags & LP_PHASE_OVERLAP);
+    key_bool(json, "entered", !phase->synthetic);
+    key_double(json, "own_cost_share", phase->own_share);
+    key_bool(json, "trusted", !phase->untrusted);
+    put_counters(json, phase->all_counters, phase->all_counter_count);
+    put_io(json, phase);
+    lp_json_close(json, '}');
+}
+
+static void put_breakdown(lp_json *json, const lp_report_role *role)
+{
+    const lp_report_breakdown *breakdown = &role->breakdown;
+
+    lp_json_key(json, "breakdown");
+    lp_json_open(json, '{');
+    lp_json_key(json, "below");
+    if (breakdown->at == LP_NO_PHASE) {
+        lp_json_open_flat(json, '[');
+        lp_json_close(json, ']');
+    } else {
+        put_path(json, role, breakdown->at);
+    }
+    key_bool(json, "levels", breakdown->chain);
+    key_bool(json, "overlapping", breakdown->overlapping);
+    key_u64(json, "total_ns", breakdown->total_ns);
+    lp_json_key(json, "rows");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < breakdown->row_count; i++) {
+        const lp_report_share *row = &breakdown->rows[i];
+        lp_json_open_flat(json, '{');
+        lp_json_key(json, "phase");
+        if (row->phase == LP_NO_PHASE)
+            lp_json_null(json); /* Other */
+        else
+            lp_json_string(json, role->phases[row->phase].path);
+        key_u64(json, "wall_ns", row->wall_ns);
+        key_double(json, "share", row->share);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+    lp_json_close(json, '}');
+}
+
+/* Phases by self time, and after them those that only have children. */
+static void put_phases(lp_json *json, const lp_report_role *role)
+{
+    lp_json_key(json, "phases");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < role->by_self_count; i++)
+        put_phase(json, role, role->by_self[i]);
+    for (uint32_t i = 0; i < role->phase_count; i++)
+        if (role->phases[i].synthetic && role->phases[i].counter_count == 0)
+            put_phase(json, role, i);
+    lp_json_close(json, ']');
+}
+
+static void put_roles(lp_json *json, const lp_report *report)
+{
+    lp_json_key(json, "roles");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < report->role_count; i++) {
+        const lp_report_role *role = &report->roles[i];
+        lp_json_open(json, '{');
+        key_str(json, "role", role->role->name);
+        key_u64(json, "processes", role->role->worker_count);
+        key_double(json, "imbalance", role->role->imbalance);
+        lp_json_key(json, "slowest");
+        put_worker_label(json, &report->run->workers[role->role->slowest]);
+        key_u64(json, "wall_ns", role->role->wall_ns);
+        key_double(json, "own_share", role->own_share);
+        put_breakdown(json, role);
+        lp_json_key(json, "iterations");
+        if (role->iterations == LP_NO_PHASE)
+            lp_json_null(json);
+        else
+            lp_json_string(json, role->phases[role->iterations].path);
+        put_counters(json, role->counters, role->counter_count);
+        put_phases(json, role);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+}
+
+static void put_open_phases(lp_json *json, const lp_run_worker *worker)
+{
+    lp_json_key(json, "open");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < worker->open_count; i++) {
+        const lp_run_open *open = &worker->open[i];
+        lp_json_open_flat(json, '{');
+        lp_json_key(json, "path");
+        lp_json_open_flat(json, '[');
+        for (uint32_t d = 0; d < open->depth; d++)
+            lp_json_string(json, open->path[d]);
+        lp_json_close(json, ']');
+        key_seconds(json, "since", open->since_ns);
+        key_u64(json, "open_ns", open->open_ns);
+        key_str(json, "thread", open->thread);
+        key_u64(json, "tid", open->tid);
+        key_bool(json, "inner", open->inner);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+}
+
+static void put_health(lp_json *json, const lp_health *health)
+{
+    const struct { const char *key; uint64_t value; } counts[] = {
+        {"folded_paths", health->folded_paths},       {"folded_depth", health->folded_depth},
+        {"lost_entries", health->lost_entries},       {"misuse", health->misuse},
+        {"write_failures", health->write_failures},   {"callback_failures", health->callback_failures},
+        {"foreign_exits", health->foreign_exits},     {"clock_backwards", health->clock_backwards},
+    };
+
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        key_u64(json, counts[i].key, counts[i].value);
+    key_str(json, "first_folded", health->first_folded);
+    key_str(json, "last_error", health->last_error);
+}
+
+static void put_workers(lp_json *json, const lp_run *run)
+{
+    lp_json_key(json, "workers");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < run->worker_count; i++) {
+        const lp_run_worker *worker = &run->workers[i];
+        lp_json_open(json, '{');
+        key_int(json, "pid", worker->pid);
+        key_str(json, "role", worker->role);
+        key_str(json, "host", worker->host);
+        key_optional(json, "rank", worker->rank);
+        key_seconds(json, "started_at", worker->started_ns);
+        key_seconds(json, "written_at", worker->written_ns);
+        key_u64(json, "wall_ns", worker->wall_ns);
+        key_u64(json, "write_failures", worker->health.write_failures);
+        key_u64(json, "open_ns", worker->open_ns);
+        key_u64(json, "elapsed_ns", worker->elapsed_ns);
+        key_text(json, "state", lives[worker->life]);
+        key_bool(json, "stale", worker->stale);
+        key_str(json, "uuid", worker->uuid);
+        key_str(json, "path", worker->path);
+        key_str(json, "job_id", worker->job_id);
+        key_optional(json, "local_rank", worker->local_rank);
+        key_optional(json, "world_size", worker->world_size);
+        key_u64(json, "threads", worker->threads);
+        key_bool(json, "measure_cpu", worker->measure_cpu);
+        key_bool(json, "thread_names", worker->thread_names);
+        key_str(json, "clock", worker->clock);
+        key_str(json, "cpu_source", worker->cpu_source);
+        key_str(json, "split_source", worker->split_source);
+        key_str(json, "segment_place", worker->segment_place);
+        key_double(json, "own_cost_ns", worker->own_cost_ps > 0 ? (double)worker->own_cost_ps / 1000.0 : (double)NAN);
+        lp_json_key(json, "health");
+        lp_json_open(json, '{');
+        put_health(json, &worker->health);
+        lp_json_close(json, '}');
+        put_open_phases(json, worker);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+}
+
+static void put_open(lp_json *json, const lp_report *report)
+{
+    lp_json_key(json, "open");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < report->open_count; i++) {
+        const lp_report_open *open = &report->open[i];
+        const lp_report_role *role = &report->roles[open->role];
+        lp_json_open(json, '{');
+        key_str(json, "role", role->role->name);
+        key_str(json, "phase", role->phases[open->phase].path);
+        lp_json_key(json, "path");
+        put_path(json, role, open->phase);
+        key_text(json, "state", lives[open->life]);
+        key_u64(json, "entries", open->entries);
+        key_u64(json, "longest_ns", open->longest_ns);
+        lp_json_key(json, "workers");
+        lp_json_open(json, '[');
+        for (uint32_t w = 0; w < open->worker_count; w++)
+            put_worker_label(json, &report->run->workers[open->workers[w]]);
+        lp_json_close(json, ']');
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+}
+
+static void put_worker_list(lp_json *json, const lp_report *report, const char *key, const uint32_t *list, uint32_t count)
+{
+    lp_json_key(json, key);
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        const lp_run_worker *worker = &report->run->workers[list[i]];
+        lp_json_open_flat(json, '{');
+        key_str(json, "host", worker->host);
+        key_int(json, "pid", worker->pid);
+        key_str(json, "role", worker->role);
+        key_optional(json, "rank", worker->rank);
+        key_text(json, "state", lives[worker->life]);
+        key_u64(json, "behind_ns",
+                report->run->ended_ns > worker->written_ns ? report->run->ended_ns - worker->written_ns : 0);
+        key_u64(json, "write_failures", worker->health.write_failures);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+}
+
+static void put_path_list(lp_json *json, const lp_report *report, const char *key, const lp_report_path *list,
+                          uint32_t count)
+{
+    lp_json_key(json, key);
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        const lp_report_role *role = &report->roles[list[i].role];
+        lp_json_open_flat(json, '{');
+        key_str(json, "role", role->role->name);
+        key_str(json, "phase", role->phases[list[i].phase].path);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+}
+
+static void put_stale(lp_json *json, const lp_report *report)
+{
+    lp_json_key(json, "stale");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < report->stale_count; i++)
+        lp_json_string(json, report->run->workers[report->stale[i]].path);
+    lp_json_close(json, ']');
+}
+
+static void put_files(lp_json *json, const lp_report *report)
+{
+    const lp_run *run = report->run;
+
+    lp_json_key(json, "unreadable");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < run->unreadable_count; i++)
+        lp_json_string(json, run->unreadable[i].path);
+    lp_json_close(json, ']');
+    lp_json_key(json, "superseded");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < run->superseded_count; i++)
+        lp_json_string(json, run->superseded[i].path);
+    lp_json_close(json, ']');
+    put_stale(json, report);
+    lp_json_key(json, "unreadable_reasons");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < run->unreadable_count; i++) {
+        lp_json_open_flat(json, '{');
+        key_str(json, "path", run->unreadable[i].path);
+        key_str(json, "reason", run->unreadable[i].reason);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+    lp_json_key(json, "attempts");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < report->attempt_count; i++) {
+        lp_json_open_flat(json, '{');
+        key_str(json, "run_id", report->attempts[i].run_id);
+        key_u64(json, "workers", report->attempts[i].workers);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+}
+
+static void put_methods(lp_json *json, const lp_report *report)
+{
+    lp_json_key(json, "asked_not_recorded");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < report->asked_count; i++) {
+        lp_json_open_flat(json, '{');
+        key_str(json, "option", report->asked[i].option);
+        key_u64(json, "workers", report->asked[i].workers);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+    lp_json_key(json, "measured_by");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < report->source_count; i++) {
+        lp_json_open_flat(json, '{');
+        key_str(json, "clock", report->sources[i].clock);
+        key_str(json, "cpu_time", report->sources[i].cpu_source);
+        key_str(json, "split", report->sources[i].split_source);
+        key_u64(json, "workers", report->sources[i].workers);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+    key_double(json, "quantile_error", 1.0 / 64.0);
+}
+
+static void put_caveats(lp_json *json, const lp_report *report)
+{
+    lp_json_key(json, "caveats");
+    lp_json_open(json, '{');
+    put_files(json, report);
+    put_worker_list(json, report, "unclean", report->unclean, report->unclean_count);
+    put_worker_list(json, report, "stale_workers", report->stale, report->stale_count);
+    put_worker_list(json, report, "failed_writes", report->failed_writes, report->failed_write_count);
+    put_worker_list(json, report, "private_memory", report->private_memory, report->private_memory_count);
+    put_worker_list(json, report, "cpu_not_measured", report->no_cpu, report->no_cpu_count);
+    lp_json_key(json, "health");
+    lp_json_open(json, '{');
+    put_health(json, &report->health);
+    lp_json_close(json, '}');
+    put_path_list(json, report, "self_nested", report->self_nested, report->self_nested_count);
+    put_path_list(json, report, "overlapping", report->overlapping, report->overlapping_count);
+    put_path_list(json, report, "io_overlapping", report->io_overlap, report->io_overlap_count);
+    put_path_list(json, report, "io_missing", report->io_missing, report->io_missing_count);
+    put_path_list(json, report, "untrusted", report->untrusted, report->untrusted_count);
+    put_path_list(json, report, "sampled", report->sampled, report->sampled_count);
+    put_path_list(json, report, "async", report->async_, report->async_count);
+    put_methods(json, report);
+    lp_json_close(json, '}');
+}
+
+static void put_machine(lp_json *json, const lp_run *run)
+{
+    lp_json_key(json, "machine");
+    lp_json_open(json, '{');
+    lp_json_key(json, "capacity_by_host");
+    lp_json_open(json, '{');
+    for (uint32_t i = 0; i < run->host_count; i++) {
+        const lp_hardware *has = &run->hosts[i].hardware;
+        lp_json_key_str(json, run->hosts[i].name);
+        lp_json_open(json, '{');
+        key_optional(json, "cpu_cores", has->cpu_cores);
+        key_optional(json, "cpu_threads", has->cpu_threads);
+        key_optional(json, "cpu_affinity", has->cpu_affinity);
+        key_optional(json, "ram_total", has->ram_total);
+        lp_json_key(json, "gpus");
+        lp_json_open(json, '[');
+        for (uint32_t g = 0; g < has->gpu_count; g++) {
+            lp_json_open_flat(json, '{');
+            key_int(json, "index", has->gpus[g].index);
+            key_str(json, "name", has->gpus[g].name);
+            key_optional(json, "vram_total", has->gpus[g].vram_total);
+            lp_json_close(json, '}');
+        }
+        lp_json_close(json, ']');
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, '}');
+    lp_json_close(json, '}');
+}
+
+lp_status lp_render_json(const lp_report *report, bool samples, lp_sink *sink)
+{
+    lp_json json = {.sink = sink, .fresh = true};
+
+    (void)samples; /* the sampled keys, resources and machine.used, come with the sampler */
+    lp_json_open(&json, '{');
+    put_run(&json, report);
+    put_roles(&json, report);
+    put_workers(&json, report->run);
+    put_open(&json, report);
+    put_caveats(&json, report);
+    put_machine(&json, report->run);
+    lp_json_close(&json, '}');
+    lp_sink_char(sink, '\n');
+    return sink->status;
+}

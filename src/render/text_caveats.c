@@ -1,0 +1,342 @@
+/* CAVEATS: what limits the figures above, and how they were measured. Every sentence names what it touches. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/text_internal.h"
+
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static unsigned limit_of(const lp_text *text, uint32_t count)
+{
+    return text->options.all || count <= LP_TEXT_NAMED + 1 ? count : LP_TEXT_NAMED;
+}
+
+static void put_more(lp_text *text, uint32_t count, uint32_t limit)
+{
+    if (limit < count) {
+        lp_line_format(&text->line, "  %s %u more (--all)", lp_line_glyph(&text->line, "\xe2\x80\xa6", ".."),
+                       count - limit);
+        lp_line_end(&text->line);
+    }
+}
+
+static void say(lp_text *text, const char *words)
+{
+    lp_line_wrap(&text->line, 2, words);
+    lp_line_end(&text->line);
+}
+
+__attribute__((format(printf, 2, 3))) static void sayf(lp_text *text, const char *format, ...)
+{
+    lp_words words;
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    say(text, words);
+}
+
+static lp_str base_name(lp_str path)
+{
+    size_t at = path.size;
+
+    while (at > 0 && path.data[at - 1] != '/')
+        at--;
+    return (lp_str){path.data + at, path.size - at};
+}
+
+static void put_unreadable(lp_text *text)
+{
+    const lp_run *run = text->report->run;
+    unsigned limit = limit_of(text, run->unreadable_count);
+    lp_line *line = &text->line;
+
+    if (run->unreadable_count == 0)
+        return;
+    lp_line_style(line, LP_BAD);
+    sayf(text, "%u worker file(s) unreadable %s their work is missing:", run->unreadable_count,
+         lp_line_glyph(line, "\xe2\x80\x94", "-"));
+    for (unsigned i = 0; i < limit; i++) {
+        lp_str name = base_name(run->unreadable[i].path);
+        lp_line_to(line, 2);
+        lp_line_name(line, &name, 1, line->width - 2, LP_CUT_LEFT);
+        if (line->column + 2 + lp_inert_columns(&run->unreadable[i].reason, 1, line->utf8) > line->width) {
+            lp_line_end(line);
+            lp_line_to(line, 4);
+        } else {
+            lp_line_to(line, line->column + 2);
+        }
+        lp_line_name(line, &run->unreadable[i].reason, 1, line->width - line->column, LP_CUT_RIGHT);
+        lp_line_end(line);
+    }
+    put_more(text, run->unreadable_count, limit);
+}
+
+static void put_superseded(lp_text *text)
+{
+    const lp_report *report = text->report;
+    unsigned limit = limit_of(text, report->attempt_count);
+
+    if (report->attempt_count == 0)
+        return;
+    sayf(text, "%u worker file(s) belong to %u earlier attempt(s) in this directory and are excluded from every total above:",
+         report->run->superseded_count, report->attempt_count);
+    for (unsigned i = 0; i < limit; i++) {
+        lp_line_to(&text->line, 2);
+        lp_line_name(&text->line, &report->attempts[i].run_id, 1, 64 - 22, LP_CUT_RIGHT);
+        lp_line_format(&text->line, "  %u worker%s", report->attempts[i].workers, plural(report->attempts[i].workers));
+        lp_line_end(&text->line);
+    }
+    put_more(text, report->attempt_count, limit);
+}
+
+/* "  node07:2829  <words>" for each worker of a list. */
+static void put_worker(lp_text *text, uint32_t index, const char *words)
+{
+    const lp_run_worker *worker = &text->report->run->workers[index];
+    char label[LP_LABEL_SIZE], role[LP_INERT_BYTES(20)];
+    lp_line *line = &text->line;
+
+    lp_line_put(line, "  ");
+    lp_line_put(line, lp__text_worker(text, worker, label));
+    if (text->report->role_count > 1) {
+        lp_inert(role, sizeof role, &worker->role, 1, 16, LP_CUT_RIGHT, line->utf8);
+        lp_line_format(line, " %s", role);
+    }
+    lp_line_to(line, line->column + 2);
+    lp_line_wrap(line, 4, words);
+    lp_line_end(line);
+}
+
+static void put_died(lp_text *text)
+{
+    const lp_report *report = text->report;
+    unsigned limit = limit_of(text, report->unclean_count);
+
+    if (report->unclean_count == 0)
+        return;
+    sayf(text, "%u worker(s) died without closing (killed, crashed or left by os._exit); what they had recorded is in:",
+         report->unclean_count);
+    for (unsigned i = 0; i < limit; i++) {
+        const lp_run_worker *worker = &report->run->workers[report->unclean[i]];
+        lp_words words;
+        char path[LP_INERT_BYTES(40)];
+        lp_unit unit, ago;
+        int used = snprintf(words, sizeof words, "after %s", lp_unit_ns(unit, (double)worker->elapsed_ns));
+        if (report->run->ended_ns > worker->written_ns + 1000000000ull)
+            used += snprintf(words + used, sizeof words - (size_t)used, ", %s before the end",
+                             lp_unit_ns(ago, (double)(report->run->ended_ns - worker->written_ns)));
+        const lp_run_open *inside = NULL;
+        for (uint32_t o = 0; o < worker->open_count && !inside; o++)
+            inside = worker->open[o].inner ? &worker->open[o] : NULL;
+        if (inside) {
+            lp_str parts[64];
+            unsigned count = 0;
+            for (uint32_t d = inside->depth > 32 ? inside->depth - 32 : 0; d < inside->depth; d++) {
+                if (count > 0)
+                    parts[count++] = (lp_str){"/", 1};
+                parts[count++] = inside->path[d];
+            }
+            lp_inert(path, sizeof path, parts, count, 40, LP_CUT_LEFT, text->line.utf8);
+            snprintf(words + used, sizeof words - (size_t)used, ", inside %s", path);
+        } else {
+            snprintf(words + used, sizeof words - (size_t)used, ", with no phase open");
+        }
+        put_worker(text, report->unclean[i], words);
+    }
+    put_more(text, report->unclean_count, limit);
+}
+
+static void put_stale(lp_text *text)
+{
+    const lp_report *report = text->report;
+    unsigned limit = limit_of(text, report->stale_count);
+    static const char *const how[] = {[LP_LIFE_CLOSED] = "closed", [LP_LIFE_DIED] = "died",
+                                      [LP_LIFE_LAST_SEEN] = "last written", [LP_LIFE_RUNNING] = "last seen"};
+
+    if (report->stale_count == 0)
+        return;
+    sayf(text, "%u worker(s) stopped writing well before the run ended:", report->stale_count);
+    for (unsigned i = 0; i < limit; i++) {
+        const lp_run_worker *worker = &report->run->workers[report->stale[i]];
+        lp_words words;
+        lp_unit unit;
+        snprintf(words, sizeof words, "%s %s early", how[worker->life],
+                 lp_unit_ns(unit, (double)(report->run->ended_ns - worker->written_ns)));
+        put_worker(text, report->stale[i], words);
+    }
+    put_more(text, report->stale_count, limit);
+}
+
+static void put_failed_writes(lp_text *text)
+{
+    const lp_report *report = text->report;
+    unsigned limit = limit_of(text, report->failed_write_count);
+    char reason[LP_INERT_BYTES(120)];
+
+    if (report->failed_write_count == 0)
+        return;
+    sayf(text, "%u worker(s) reported failed snapshot writes:", report->failed_write_count);
+    for (unsigned i = 0; i < limit; i++) {
+        const lp_health *health = &report->run->workers[report->failed_writes[i]].health;
+        lp_words words;
+        lp_inert(reason, sizeof reason, &health->last_error, 1, 100, LP_CUT_RIGHT, text->line.utf8);
+        snprintf(words, sizeof words, "%llu failure(s)%s%s", (unsigned long long)health->write_failures,
+                 reason[0] ? ": " : "", reason);
+        put_worker(text, report->failed_writes[i], words);
+    }
+    put_more(text, report->failed_write_count, limit);
+}
+
+static void put_health(lp_text *text)
+{
+    const lp_health *health = &text->report->health;
+    const struct { uint64_t count; const char *what; } counts[] = {
+        {health->lost_entries, "entries were not recorded at all: no memory for the segment; every total is short of them"},
+        {health->folded_depth, "entries lay deeper than the depth limit and are counted in the phase above the limit"},
+        {health->misuse, "times a phase was left that was not open, or the like: nothing is damaged, but look at the program"},
+        {health->callback_failures, "on_snapshot callbacks raised an exception and were skipped"},
+        {health->foreign_exits, "entries were left in another thread than they were entered in: their CPU time is not known"},
+        {health->clock_backwards, "durations would have been negative and count as 0: a clock went backwards"},
+    };
+    lp_unit unit;
+
+    if (health->folded_paths > 0) {
+        char name[LP_INERT_BYTES(48)];
+        lp_inert(name, sizeof name, &health->first_folded, 1, 48, LP_CUT_LEFT, text->line.utf8);
+        sayf(text, "%s path(s) beyond the limit of 4,096 are folded into the phase above them; the first was %s. Phase "
+                   "names must not be built from data: use a fixed name and count().",
+             lp_unit_count(unit, (lp_i128)health->folded_paths), name);
+    }
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].count > 0)
+            sayf(text, "%s %s", lp_unit_count(unit, (lp_i128)counts[i].count), counts[i].what);
+}
+
+/* "<before>: a, b, 3 more" */
+static void put_phases(lp_text *text, const lp_report_path *list, uint32_t count, const char *words)
+{
+    const lp_report *report = text->report;
+    unsigned limit = limit_of(text, count);
+    lp_line *line = &text->line;
+
+    if (count == 0)
+        return;
+    lp_line_wrap(line, 2, words);
+    for (unsigned i = 0; i < limit; i++) {
+        char name[LP_INERT_BYTES(48)];
+        const lp_report_phase *phase = &report->roles[list[i].role].phases[list[i].phase];
+        lp__text_path(text, phase, 48, name, sizeof name);
+        if (line->column + 2 + lp_text_columns(name) > line->width) {
+            lp_line_end(line);
+            lp_line_to(line, 2);
+        } else {
+            lp_line_put(line, " ");
+        }
+        lp_line_put(line, name);
+        if (i + 1 < limit)
+            lp_line_put(line, ",");
+    }
+    if (limit < count)
+        lp_line_format(line, ", %u more", count - limit);
+    lp_line_end(line);
+}
+
+static void put_asked(lp_text *text)
+{
+    const lp_report *report = text->report;
+    lp_words words;
+    int used = snprintf(words, sizeof words, "asked for, not recorded (comes with a later version):");
+
+    if (report->asked_count == 0)
+        return;
+    for (uint32_t i = 0; i < report->asked_count && i < 16; i++) {
+        char name[LP_INERT_BYTES(20)];
+        lp_inert(name, sizeof name, &report->asked[i].option, 1, 20, LP_CUT_RIGHT, text->line.utf8);
+        int more = snprintf(words + used, sizeof words - (size_t)used, "%s %s", i > 0 ? "," : "", name);
+        if (more < 0 || (size_t)(used + more) >= sizeof words)
+            break;
+        used += more;
+    }
+    say(text, words);
+}
+
+static void put_limits(lp_text *text)
+{
+    const lp_report *report = text->report;
+    const lp_run *run = report->run;
+
+    if (report->private_memory_count > 0)
+        sayf(text, "%u of %u worker(s) had no shared memory and recorded into private memory: they cannot be read while "
+                   "they run, and what a kill ends is lost since the last snapshot",
+             report->private_memory_count, run->worker_count);
+    if (report->no_cpu_count > 0)
+        sayf(text, "CPU time was not measured in %u of %u worker(s) (measure_cpu=False): wait is n/a or covers the others only",
+             report->no_cpu_count, run->worker_count);
+    put_asked(text);
+    put_phases(text, report->overlapping, report->overlapping_count,
+               "children overlap in time (tasks): their shares are sums and self is what no child covers:");
+    put_phases(text, report->io_overlap, report->io_overlap_count,
+               "io=True entries of several threads overlapped: their bytes include each other's:");
+    put_phases(text, report->io_missing, report->io_missing_count,
+               "bytes of some io=True entries could not be read and are missing:");
+    for (uint32_t i = 0; i < report->open_count; i++)
+        if (report->open[i].life != LP_LIFE_CLOSED) {
+            say(text, "open phases: entries, wait and quantiles are of finished entries; self, shares and rates include what "
+                      "is open");
+            break;
+        }
+}
+
+static void put_method(lp_text *text)
+{
+    const lp_report *report = text->report;
+    bool utf8 = text->line.utf8;
+
+    for (uint32_t i = 0; i < report->source_count && i < 4; i++) {
+        const lp_report_source *source = &report->sources[i];
+        char clock[LP_INERT_BYTES(40)], cpu[LP_INERT_BYTES(40)], split[LP_INERT_BYTES(40)], in[64] = "";
+        lp_str unknown = {"unknown", 7};
+        lp_inert(clock, sizeof clock, source->clock.size ? &source->clock : &unknown, 1, 40, LP_CUT_RIGHT, utf8);
+        lp_inert(cpu, sizeof cpu, source->cpu_source.size ? &source->cpu_source : &unknown, 1, 40, LP_CUT_RIGHT, utf8);
+        lp_inert(split, sizeof split, &source->split_source, 1, 40, LP_CUT_RIGHT, utf8);
+        if (report->source_count > 1)
+            snprintf(in, sizeof in, "%u worker%s: ", source->workers, plural(source->workers));
+        sayf(text, "%sCPU time by %s, clock %s, %s%s, quantiles within 1.6 %%", in, cpu, clock,
+             split[0] ? "blocked and starved by " : "wait not split in blocked and starved", split);
+    }
+    if (!isnan(report->own_cost_ns)) {
+        lp_unit cost, share;
+        lp_unit_fixed(cost, report->own_cost_ns / 1000.0, 2);
+        lp_unit_percent(share, report->own_share);
+        if (report->own_share > 0 && report->own_share < 0.0005)
+            snprintf(share, sizeof share, "<0.1%%");
+        sayf(text, "own cost %s %s %s a phase, %s of this run", lp_line_glyph(&text->line, "\xe2\x89\x88", "about"), cost,
+             lp_line_glyph(&text->line, "\xc2\xb5s", "us"), share);
+    } else if (report->run->worker_count > 0) {
+        say(text, "own cost: not measured");
+    }
+}
+
+void lp__text_caveats(lp_text *text)
+{
+    const lp_run *run = text->report->run;
+
+    if (run->worker_count + run->superseded_count + run->unreadable_count == 0)
+        return;
+    lp__text_section(text, "CAVEATS", NULL);
+    put_unreadable(text);
+    put_superseded(text);
+    put_died(text);
+    put_stale(text);
+    put_failed_writes(text);
+    put_health(text);
+    put_limits(text);
+    put_method(text);
+}

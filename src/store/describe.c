@@ -1,0 +1,258 @@
+/* Who and where this process is. Runs inside the user's program, so it starts nothing, asks nobody and keeps errno.
+ * The files that it reads are the kernel's, the launcher's variables anybody's: nonsense is ignored. */
+#include "store/describe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/files.h"
+#include "store/internal.h"
+
+int64_t lp_describe_pid_start(int64_t pid)
+{
+    char path[40], text[1024];
+    int saved = errno;
+    int64_t start = LP_UNKNOWN_I64;
+
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+    if (pid > 0 && lp__read_text(AT_FDCWD, path, text, sizeof text - 1) > 0) {
+        /* field 2 is the command in parentheses and may hold any of them */
+        const char *at = strrchr(text, ')');
+        for (int field = 2; at && field < 22; field++) {
+            at = strchr(at, ' ');
+            at = at ? at + 1 : NULL;
+        }
+        if (at)
+            start = strtoll(at, NULL, 10);
+    }
+    errno = saved;
+    return start;
+}
+
+static uint64_t namespace_inode(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+static bool new_uuid(lp_arena *arena, lp_identity *id)
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char bytes[16];
+    char text[32];
+    size_t got = 0;
+
+    while (got < sizeof bytes) {
+        ssize_t n = getrandom(bytes + got, sizeof bytes - got, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        got += (size_t)n;
+    }
+    if (got < sizeof bytes) { /* forbidden by a seccomp filter: unique all the same, only guessable */
+        static uint64_t serial;
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        uint64_t a = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+        uint64_t b = (uint64_t)getpid() << 32 ^ __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED);
+        memcpy(bytes, &a, 8);
+        memcpy(bytes + 8, &b, 8);
+    }
+    for (unsigned i = 0; i < sizeof bytes; i++) {
+        text[2 * i] = digits[bytes[i] >> 4];
+        text[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    id->uuid = lp_arena_str(arena, text, sizeof text);
+    return id->uuid.data != NULL;
+}
+
+/* A launcher's number: plain decimal digits, no more than fit. */
+static bool number_of(const char *name, int64_t *value)
+{
+    const char *text = getenv(name);
+    int64_t number = 0;
+
+    if (!text || !*text || strlen(text) > 9)
+        return false;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        number = 10 * number + (*text - '0');
+    }
+    *value = number;
+    return true;
+}
+
+static int64_t first_number(const char *const *names)
+{
+    int64_t value;
+    for (; *names; names++)
+        if (number_of(*names, &value))
+            return value;
+    return LP_UNKNOWN_I64;
+}
+
+/* Text of a launcher: printable, of a sane length. */
+static const char *text_of(const char *name)
+{
+    const char *text = getenv(name);
+    size_t size = text ? strlen(text) : 0;
+
+    if (size == 0 || size > 256)
+        return NULL;
+    for (size_t i = 0; i < size; i++)
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+            return NULL;
+    return text;
+}
+
+static void describe_launcher(lp_arena *arena, lp_identity *id)
+{
+    static const char *const ranks[] = {"SLURM_PROCID", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK",
+                                        "PMIX_RANK", "FLUX_TASK_RANK", NULL};
+    static const char *const local_ranks[] = {"SLURM_LOCALID", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+                                              "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "FLUX_TASK_LOCAL_ID", NULL};
+    static const char *const sizes[] = {"SLURM_NTASKS", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                        "MV2_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", NULL};
+    static const char *const jobs[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "RAY_JOB_ID", NULL};
+    /* who started this process: the nearest launcher first, then the batch system around it */
+    static const struct {
+        const char *variable, *name;
+    } launchers[] = {
+        {"TORCHELASTIC_RUN_ID", "torchrun"}, {"OMPI_COMM_WORLD_RANK", "openmpi"}, {"MV2_COMM_WORLD_RANK", "mvapich2"},
+        {"PMI_RANK", "mpich"},               {"DASK_PARENT", "dask"},             {"RAY_JOB_ID", "ray"},
+        {"RAY_RAYLET_PID", "ray"},           {"SLURM_PROCID", "slurm"},           {"FLUX_TASK_RANK", "flux"},
+        {"PBS_JOBID", "pbs"},                {"LSB_JOBID", "lsf"},                {"SLURM_JOB_ID", "slurm"},
+        {"FLUX_JOB_ID", "flux"},
+    };
+
+    id->rank = first_number(ranks);
+    id->local_rank = first_number(local_ranks);
+    id->world_size = first_number(sizes);
+    if (id->world_size == 0 || (id->world_size > 0 && id->rank >= id->world_size))
+        id->world_size = LP_UNKNOWN_I64; /* two launchers nested: their numbers do not belong together */
+    id->job_id = lp__empty;
+    for (size_t i = 0; jobs[i] && id->job_id.size == 0; i++)
+        id->job_id = lp__text(arena, text_of(jobs[i]));
+    id->launcher = lp__empty;
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers && id->launcher.size == 0; i++)
+        if (text_of(launchers[i].variable))
+            id->launcher = lp__text(arena, launchers[i].name);
+    if (id->launcher.size == 0 && id->rank != LP_UNKNOWN_I64 && id->world_size != LP_UNKNOWN_I64)
+        id->launcher = lp__text(arena, "torchrun"); /* RANK and WORLD_SIZE are torch's convention */
+}
+
+/* Distinct (package, core) pairs: a core is counted at its first sibling only. */
+static int64_t count_cores(int64_t threads)
+{
+    char path[96], text[64];
+    int64_t cores = 0;
+
+    for (int64_t cpu = 0, seen = 0; seen < threads && cpu < 8192; cpu++) {
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%" PRId64 "/topology/thread_siblings_list", cpu);
+        if (lp__read_text(AT_FDCWD, path, text, sizeof text - 1) <= 0) {
+            if (cpu >= 4 * threads + 64)
+                break; /* no topology here, or offline CPUs to the end */
+            continue;
+        }
+        seen++;
+        if (strtoll(text, NULL, 10) == cpu) /* "0-1" or "0,64" */
+            cores++;
+    }
+    return cores ? cores : LP_UNKNOWN_I64;
+}
+
+/* sched_getaffinity with a mask that the kernel may find too small. */
+static int64_t count_affinity(void)
+{
+    for (int cpus = 1024; cpus <= 65536; cpus *= 4) {
+        cpu_set_t *set = CPU_ALLOC((size_t)cpus);
+        size_t size = CPU_ALLOC_SIZE((size_t)cpus);
+        if (!set)
+            break;
+        int rc = sched_getaffinity(0, size, set);
+        int count = rc == 0 ? CPU_COUNT_S(size, set) : 0;
+        CPU_FREE(set);
+        if (rc == 0)
+            return count > 0 ? count : LP_UNKNOWN_I64;
+        if (errno != EINVAL)
+            break;
+    }
+    return LP_UNKNOWN_I64;
+}
+
+static void describe_hardware(lp_hardware *hardware)
+{
+    struct sysinfo info;
+    long threads = sysconf(_SC_NPROCESSORS_ONLN);
+
+    *hardware = (lp_hardware){.cpu_cores = LP_UNKNOWN_I64, .cpu_threads = threads > 0 ? threads : LP_UNKNOWN_I64,
+                              .cpu_affinity = count_affinity(), .ram_total = LP_UNKNOWN_I64};
+    if (threads > 0)
+        hardware->cpu_cores = count_cores(threads);
+    if (sysinfo(&info) == 0)
+        hardware->ram_total = (int64_t)((uint64_t)info.totalram * info.mem_unit);
+}
+
+static void describe_platform(lp_arena *arena, lp_identity *id)
+{
+    struct utsname u;
+    char text[sizeof u.sysname + sizeof u.release + sizeof u.machine + 3];
+
+    id->platform = lp__empty;
+    if (uname(&u) == 0) {
+        snprintf(text, sizeof text, "%s-%s-%s", u.sysname, u.release, u.machine);
+        id->platform = lp__text(arena, text);
+    }
+}
+
+lp_status lp_describe_process(lp_arena *arena, lp_identity *id)
+{
+    char text[256];
+    struct timespec t;
+    int saved = errno;
+
+    text[sizeof text - 1] = '\0'; /* a name that fills it is not terminated */
+    id->host = gethostname(text, sizeof text - 1) == 0 ? lp__text(arena, text) : lp__empty;
+    lp__read_text(AT_FDCWD, "/proc/sys/kernel/random/boot_id", text, 64);
+    text[strcspn(text, "\n")] = '\0';
+    id->boot_id = lp__text(arena, text);
+    id->pid = getpid();
+    id->pid_start = lp_describe_pid_start(id->pid);
+    if (id->pid_start == LP_UNKNOWN_I64)
+        id->pid_start = 0;
+    clock_gettime(CLOCK_REALTIME, &t);
+    id->started_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    id->pid_ns = namespace_inode("/proc/self/ns/pid");
+    id->mnt_ns = namespace_inode("/proc/self/ns/mnt");
+    describe_launcher(arena, id);
+    describe_platform(arena, id);
+    describe_hardware(&id->hardware);
+    bool ok = new_uuid(arena, id);
+    errno = saved;
+    return ok ? LP_OK : LP_E_MEMORY;
+}
+
+lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id)
+{
+    struct stat st;
+    int saved = errno;
+    bool known = stat(run_dir, &st) == 0;
+
+    id->run_dir_dev = known ? (uint64_t)st.st_dev : 0;
+    id->run_dir_ino = known ? (uint64_t)st.st_ino : 0;
+    errno = saved;
+    return LP_OK;
+}

@@ -1,0 +1,18 @@
+/* What the readers of segments share: liveness and heads. Layout: core/layout.h. */
+#ifndef LP_STORE_SEGMENT_H
+#define LP_STORE_SEGMENT_H
+
+#include "store/model.h"
+#include "store/segment_image.h"
+
+/* true: the process that made it holds its lock, or cannot be shown to be gone. The open file must not carry a lock of
+ * the caller's: testing would drop it. */
+bool lp__segment_has_owner(int fd);
+/* As lp_segment_read_fd, with the caller's word on whether anybody still stores into it. */
+lp_status lp__segment_read(int fd, const char *name, bool living, lp_worker **worker, lp_error *error);
+/* Header and identity alone: id, generation, written_ns. *state is an lp_seg_state; while CREATING the identity is empty. */
+lp_status lp__segment_head(int fd, const char *name, lp_worker **worker, uint32_t *state, lp_error *error);
+/* Decodes the identity block of the image's source into worker->id. */
+lp_status lp__segment_identity(const lp__image *image, const lp_seg_header *header, lp_worker *worker, lp_error *error);
+
+#endif

@@ -1,0 +1,29 @@
+/* Snapshot files: the complete state of one worker in protobuf wire format (proto/lineprofiler.proto), closed by
+ * a CRC. Nothing here loads a library; any bytes may be given to the readers. */
+#ifndef LP_STORE_SNAPSHOT_H
+#define LP_STORE_SNAPSHOT_H
+
+#include "store/model.h"
+
+typedef struct lp_buffer { /* growing bytes */
+    unsigned char *data;   /* owned; free with lp_buffer_free */
+    size_t size, capacity;
+    bool failed;           /* out of memory: sticky, further appends do nothing */
+} lp_buffer;
+void lp_buffer_free(lp_buffer *buffer);
+
+/* Identity message alone (the payload of a segment's IDENTITY block) and the whole Snapshot file. */
+lp_status lp_identity_encode(const lp_identity *id, lp_buffer *out);
+lp_status lp_identity_decode(const void *data, size_t size, lp_arena *arena, lp_identity *id, lp_error *error);
+lp_status lp_snapshot_encode(const lp_worker *worker, lp_buffer *out);
+/* `name` is put before error texts. *worker is owned by the caller on LP_OK. */
+lp_status lp_snapshot_decode(const void *data, size_t size, const char *name, lp_worker **worker, lp_error *error);
+/* Only the identity and the fields before the tree (cheap: reads the head of the file). */
+lp_status lp_snapshot_head(const void *data, size_t size, const char *name, lp_worker **worker, lp_error *error);
+
+/* "w_<run>_<pid>_<uuid8>.<generation>.snap", final ones "….final.snap"; with the directories workers/<host>/. Writes to a temporary
+ * name in the same directory, renames, removes the older generation. `sync`: fsync file and directory. On failure
+ * nothing is left and the older file stands. Makes missing directories. */
+lp_status lp_snapshot_write(const char *run_dir, const lp_worker *worker, bool sync, lp_error *error);
+
+#endif

@@ -1,0 +1,184 @@
+/* A snapshot onto the disk: whole, under a temporary name, then renamed. Runs inside the user's program (and in the
+ * collector), so it raises nothing, prints nothing and leaves errno, signals and cancellation as they were. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/files.h"
+#include "store/snapshot.h"
+
+#define NAME_ROOM 256
+
+/* A write beyond RLIMIT_FSIZE sends SIGXFSZ to the thread, whose default kills the process. Blocked and taken back, it
+ * leaves EFBIG. */
+typedef struct shield {
+    sigset_t before;
+    bool blocked, pending;
+    int cancel;
+} shield;
+
+static void raise_shield(shield *s)
+{
+    sigset_t set, pending;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGXFSZ);
+    s->pending = sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
+    s->blocked = pthread_sigmask(SIG_BLOCK, &set, &s->before) == 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &s->cancel);
+}
+
+static void lower_shield(const shield *s)
+{
+    sigset_t set;
+
+    if (s->blocked) {
+        if (!s->pending) {
+            sigemptyset(&set);
+            sigaddset(&set, SIGXFSZ);
+            while (sigtimedwait(&set, NULL, &(struct timespec){0}) < 0 && errno == EINTR) {
+            }
+        }
+        pthread_sigmask(SIG_SETMASK, &s->before, NULL);
+    }
+    pthread_setcancelstate(s->cancel, NULL);
+}
+
+/* The folder workers/<host> of a run directory; -1: errno. */
+static int open_workers(const char *run_dir, lp_str host)
+{
+    char name[129];
+    int run = lp__open_path(run_dir, true), workers = -1, folder = -1;
+
+    lp__safe_name(name, sizeof name, host);
+    if (run >= 0)
+        workers = lp__open_folder(run, "workers", true, 0777);
+    if (workers >= 0)
+        folder = lp__open_folder(workers, name, true, 0777);
+    int reason = errno;
+    if (workers >= 0)
+        close(workers);
+    if (run >= 0)
+        close(run);
+    errno = reason;
+    return folder;
+}
+
+static int create(int folder, const char *temporary)
+{
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(folder, temporary, flags, 0666);
+
+    if (fd < 0 && errno == EEXIST) { /* left by a process that died here and had our pid and thread id */
+        unlinkat(folder, temporary, 0);
+        fd = openat(folder, temporary, flags, 0666);
+    }
+    return fd;
+}
+
+/* NFS may report a failure of a rename that was done: the answer got lost and the repeated request found nothing. */
+static bool rename_done(int folder, const char *temporary, const char *name, ino_t ino)
+{
+    struct stat st;
+    int reason = errno;
+
+    if (renameat(folder, temporary, folder, name) == 0)
+        return true;
+    reason = errno;
+    bool done = fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == ino;
+    errno = reason;
+    return done;
+}
+
+/* Removes what this snapshot replaces. Generations of failed writes leave gaps, so a few are tried; what stays is
+ * harmless: readers take the highest. */
+static void remove_older(int folder, const char *stem, uint32_t generation, bool final)
+{
+    char name[NAME_ROOM];
+
+    if (final) { /* a process that is about to close has written its living state under the same number */
+        snprintf(name, sizeof name, "%s.%u.snap", stem, (unsigned)generation);
+        unlinkat(folder, name, 0);
+    }
+    for (uint32_t back = 1; back <= 3 && back <= generation; back++) {
+        snprintf(name, sizeof name, "%s.%u.snap", stem, (unsigned)(generation - back));
+        bool removed = unlinkat(folder, name, 0) == 0;
+        snprintf(name, sizeof name, "%s.%u.final.snap", stem, (unsigned)(generation - back));
+        if (unlinkat(folder, name, 0) == 0 || removed)
+            break;
+    }
+}
+
+static lp_status store(int folder, const char *shown, const lp_worker *worker, const lp_buffer *bytes, bool sync,
+                       lp_error *error)
+{
+    char stem[NAME_ROOM / 2], name[NAME_ROOM], temporary[NAME_ROOM + 32];
+    struct stat st;
+    const char *what = "create a file in";
+    int fd;
+
+    lp__snapshot_stem(stem, sizeof stem, &worker->id);
+    snprintf(name, sizeof name, "%s.%u%s.snap", stem, (unsigned)worker->generation, worker->final ? ".final" : "");
+    snprintf(temporary, sizeof temporary, ".%s.%ld.tmp", name, (long)gettid());
+    fd = create(folder, temporary);
+    if (fd < 0)
+        return lp__fail_sys(error, errno, shown, what);
+    what = "write a file in";
+    if (!lp__write_all(fd, bytes->data, bytes->size))
+        goto failed;
+    if (sync && fsync(fd) != 0)
+        goto failed;
+    if (fstat(fd, &st) != 0)
+        goto failed;
+    int closed = close(fd); /* where NFS reports what it could not store */
+    fd = -1;
+    if (closed != 0 && errno != EINTR)
+        goto failed;
+    what = "rename a file in";
+    if (!rename_done(folder, temporary, name, st.st_ino))
+        goto failed;
+    remove_older(folder, stem, worker->generation, worker->final);
+    if (sync)
+        fsync(folder); /* some file systems refuse (EINVAL): the file itself is safe already */
+    return LP_OK;
+
+failed:;
+    int reason = errno;
+    if (fd >= 0)
+        close(fd);
+    unlinkat(folder, temporary, 0);
+    return lp__fail_sys(error, reason, shown, what);
+}
+
+lp_status lp_snapshot_write(const char *run_dir, const lp_worker *worker, bool sync, lp_error *error)
+{
+    int saved = errno, folder = -1;
+    lp_buffer bytes = {0};
+    shield s;
+
+    raise_shield(&s);
+    lp_status status = lp_snapshot_encode(worker, &bytes);
+    if (status != LP_OK) {
+        lp__fail(error, status, run_dir, UINT64_MAX, "no memory for a snapshot");
+        goto done;
+    }
+    folder = open_workers(run_dir, worker->id.host);
+    if (folder < 0) {
+        status = lp__fail_sys(error, errno, run_dir, "make the folder for snapshots");
+        goto done;
+    }
+    status = store(folder, run_dir, worker, &bytes, sync, error);
+
+done:
+    if (folder >= 0)
+        close(folder);
+    lp_buffer_free(&bytes);
+    lower_shield(&s);
+    errno = saved;
+    return status;
+}

@@ -1,0 +1,86 @@
+/* Histogram cells and clocks: arithmetic only, no real time but where said. */
+#include <stdlib.h>
+
+#include "check.h"
+#include "core/clock.h"
+#include "core/hist.h"
+
+static void cells_cover_every_value_once(void)
+{
+    uint32_t previous = 0;
+
+    for (uint32_t cell = 0; cell < LP_HIST_CELLS; cell++) {
+        CHECK_EQ(lp_hist_cell(lp_hist_low(cell)), cell);
+        CHECK_EQ(lp_hist_cell(lp_hist_high(cell) - 1), cell);
+        if (cell > 0)
+            CHECK_EQ(lp_hist_low(cell), lp_hist_high(previous));
+        previous = cell;
+    }
+    CHECK_EQ(lp_hist_cell(UINT64_MAX), LP_HIST_CELLS - 1);
+    CHECK_EQ(lp_hist_low(0), 0u);
+}
+
+/* The promise of the header: the value that stands for a cell is within 1/64 of any value in it. */
+static void middle_is_within_1_6_percent(void)
+{
+    for (uint32_t cell = 32; cell < LP_HIST_CELLS; cell++) {
+        double low = (double)lp_hist_low(cell), high = (double)(lp_hist_high(cell) - 1), middle = lp_hist_value(cell);
+        CHECK((middle - low) / low <= 1.0 / 64 && (high - middle) / high <= 1.0 / 64);
+    }
+}
+
+/* FIELD.md A7: 3 GHz for 400 days, no overflow, within 2 ns or 1e-9. */
+static void ticks_become_ns_up_to_400_days(void)
+{
+    uint64_t rates[] = {1000000000u, 2400000000u, 3000000000u, 5000000000u, 24000000u};
+
+    for (size_t r = 0; r < sizeof rates / sizeof *rates; r++) {
+        uint64_t mult = (uint64_t)((((unsigned __int128)1000000000u << 32) + rates[r] / 2) / rates[r]);
+        uint64_t ticks[] = {0, 1, 1u << 31, 1ull << 40, rates[r] * 86400u, rates[r] * 86400u * 400u};
+        for (size_t i = 0; i < sizeof ticks / sizeof *ticks; i++) {
+            uint64_t exact = (uint64_t)((unsigned __int128)ticks[i] * 1000000000u / rates[r]);
+            uint64_t got = lp_ticks_to_ns(ticks[i], mult);
+            uint64_t off = got > exact ? got - exact : exact - got;
+            CHECK(off <= 2 || (double)off <= (double)exact * 1e-9);
+        }
+    }
+}
+
+static void calibration_survives_clocks_that_step(void)
+{
+    lp_clock_init(-1);
+    lp_moment first = {1000000, 5000000, 90000000000}, later = first;
+
+    CHECK_EQ(lp_clock_mult(&first, &later, 77), lp__clock_kind == LP_CLOCK_MONOTONIC ? 1ull << 32 : 77u);
+    later.ticks -= 500; /* a TSC that went back: keep what was known */
+    later.mono_ns += 1000000;
+    CHECK_EQ(lp_clock_mult(&first, &later, 77), lp__clock_kind == LP_CLOCK_MONOTONIC ? 1ull << 32 : 77u);
+    later.ticks = first.ticks + 2600000;
+    later.real_ns -= 3600000000000; /* a step of the wall clock by an hour changes no duration */
+    uint64_t before = lp_clock_mult(&first, &later, 77);
+    later.real_ns += 7200000000000;
+    CHECK_EQ(lp_clock_mult(&first, &later, 77), before);
+}
+
+/* Against CLOCK_MONOTONIC over 50 ms. 2e-4: the calibration's own error (1 ms baseline, some 100 ns at its ends) and what a busy
+ * machine adds between two reads. */
+static void calibrated_ticks_follow_the_kernels_clock(void)
+{
+    lp_clock_init(-1);
+    uint64_t mult = lp_clock_calibrate();
+    uint64_t ticks = lp_ticks(), ns = lp_clock_ns(CLOCK_MONOTONIC);
+    while (lp_clock_ns(CLOCK_MONOTONIC) < ns + 50000000)
+        ;
+    uint64_t by_ticks = lp_ticks_to_ns(lp_ticks() - ticks, mult), by_ns = lp_clock_ns(CLOCK_MONOTONIC) - ns;
+    CHECK_NEAR((double)by_ticks / (double)by_ns, 1.0, 2e-4);
+}
+
+int main(void)
+{
+    RUN(cells_cover_every_value_once);
+    RUN(middle_is_within_1_6_percent);
+    RUN(ticks_become_ns_up_to_400_days);
+    RUN(calibration_survives_clocks_that_step);
+    RUN(calibrated_ticks_follow_the_kernels_clock);
+    return check_done();
+}

@@ -1,0 +1,279 @@
+/* The recorder without Python: nesting, contexts, entries left elsewhere, limits, threads. */
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "check.h"
+#include "recording.h"
+
+static void nests_and_subtracts(void)
+{
+    lp_recorder *recorder = recording_start(NULL);
+    REQUIRE(recorder != NULL);
+
+    for (int i = 0; i < 1000; i++) {
+        lp_entry *a = enter(recorder, context(1), "a"), *b = enter(recorder, context(1), "b");
+        leave(recorder, context(1), b);
+        b = enter(recorder, context(1), "b");
+        leave(recorder, context(1), b);
+        leave(recorder, context(1), a);
+    }
+    lp_worker *worker = recording_read(recorder);
+    const lp_phase *a = phase_at(worker, "a"), *b = phase_at(worker, "a/b");
+    REQUIRE(a && b);
+    CHECK_EQ(a->entries, 1000u);
+    CHECK_EQ(b->entries, 2000u);
+    CHECK_EQ(lp_cells_total(&b->hist), 2000u);
+    CHECK(a->child_ns <= a->wall_ns && b->wall_ns <= a->child_ns + 2000 && b->child_ns == 0);
+    CHECK(a->cpu_ns <= a->cpu_wall_ns && a->cpu_wall_ns == a->wall_ns);
+    lp_worker_free(worker);
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+}
+
+/* Two tasks beside each other below what is open around their loop; their overlap counts once in the parent. */
+static void tasks_are_siblings(void)
+{
+    lp_recorder *recorder = recording_start(NULL);
+    REQUIRE(recorder != NULL);
+    recording_around[1] = recording_around[2] = context(1);
+
+    lp_entry *serve = enter(recorder, context(1), "serve");
+    lp_entry *one = enter(recorder, context(2), "one");
+    lp_entry *two = enter(recorder, context(3), "two");
+    lp_entry *inner = enter(recorder, context(2), "inner");
+    leave(recorder, context(2), inner);
+    leave(recorder, context(2), one);
+    leave(recorder, context(3), two);
+    leave(recorder, context(1), serve);
+
+    lp_worker *worker = recording_read(recorder);
+    const lp_phase *top = phase_at(worker, "serve");
+    REQUIRE(top && phase_at(worker, "serve/one/inner") && phase_at(worker, "serve/two"));
+    CHECK_EQ(worker->tree.count, 5u); /* and nothing else */
+    CHECK(top->child_ns <= top->wall_ns);
+    CHECK(top->flags & LP_PHASE_OVERLAP);
+    CHECK_EQ(phase_at(worker, "serve/one")->cpu_wall_ns, 0u); /* it was suspended: its CPU time cannot be told */
+    CHECK_EQ(top->cpu_wall_ns, top->wall_ns);
+    lp_worker_free(worker);
+    recording_around[1] = recording_around[2] = NULL;
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+}
+
+static void leaving_out_of_order(void)
+{
+    lp_recorder *recorder = recording_start(NULL);
+    REQUIRE(recorder != NULL);
+
+    lp_entry *a = enter(recorder, context(1), "a"), *b = enter(recorder, context(1), "b"), *c = enter(recorder, context(1), "c");
+    leave(recorder, context(1), a); /* the outer one first: b and c are still below it */
+    lp_entry *d = enter(recorder, context(1), "d");
+    leave(recorder, context(1), d);
+    leave(recorder, context(1), b);
+    leave(recorder, context(1), c);
+    lp_entry *e = enter(recorder, context(1), "e");
+    leave(recorder, context(1), e);
+
+    lp_worker *worker = recording_read(recorder);
+    const char *paths[] = {"a", "a/b", "a/b/c", "a/b/c/d", "e"};
+    for (size_t i = 0; i < 5; i++) {
+        const lp_phase *phase = phase_at(worker, paths[i]);
+        REQUIRE(phase != NULL);
+        CHECK_EQ(phase->entries, 1u);
+        CHECK(phase->child_ns <= phase->wall_ns);
+    }
+    CHECK_EQ(worker->open_count, 0u);
+    lp_worker_free(worker);
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+}
+
+struct elsewhere {
+    lp_recorder *recorder;
+    lp_entry *entry;
+};
+
+static void *leave_elsewhere(void *argument)
+{
+    struct elsewhere *job = argument;
+    leave(job->recorder, context(9), job->entry);
+    return NULL;
+}
+
+static void another_thread_may_leave(void)
+{
+    struct elsewhere job = {recording_start(NULL), NULL};
+    pthread_t thread;
+    REQUIRE(job.recorder != NULL);
+
+    job.entry = enter(job.recorder, context(1), "handed over");
+    REQUIRE(job.entry != NULL && pthread_create(&thread, NULL, leave_elsewhere, &job) == 0);
+    pthread_join(thread, NULL);
+    lp_entry *next = enter(job.recorder, context(1), "next"); /* at the root again: the owner has seen it */
+    leave(job.recorder, context(1), next);
+
+    lp_worker *worker = recording_read(job.recorder);
+    REQUIRE(phase_at(worker, "handed over") && phase_at(worker, "next"));
+    CHECK_EQ(phase_at(worker, "handed over")->entries, 1u);
+    CHECK_EQ(phase_at(worker, "handed over")->cpu_wall_ns, 0u);
+    CHECK_EQ(worker->health.foreign_exits, 1u);
+    CHECK_EQ(worker->open_count, 0u);
+    lp_worker_free(worker);
+    lp_recorder_end(job.recorder);
+    lp_segment_close(&job.recorder->segment, false);
+}
+
+static void *many_entries(void *argument)
+{
+    lp_recorder *recorder = argument;
+    lp_thread *th = lp_thread_get(recorder, context(1));
+    lp_seg_node *node = th ? node_below(recorder, th, th->root, "loop") : NULL;
+    lp_seg_counter *counter = node ? lp_counter_get(th, node, lp_name_make(recorder, "n", 1)) : NULL;
+
+    for (int i = 0; counter && i < 1000000; i++) {
+        lp_entry *entry = lp_enter(th, node, 0, 1);
+        lp_counter_add(th, counter, i & 7, 1);
+        lp_leave(th, entry, lp_ticks(), LP_LEFT);
+    }
+    return NULL;
+}
+
+static void eight_threads_lose_nothing(void)
+{
+    lp_recorder *recorder = recording_start(NULL);
+    pthread_t threads[8];
+    REQUIRE(recorder != NULL);
+
+    for (int i = 0; i < 8; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, many_entries, recorder) == 0);
+    for (int i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+    lp_worker *worker = recording_read(recorder);
+    const lp_phase *loop = phase_at(worker, "loop");
+    REQUIRE(loop && loop->counter_count == 1);
+    CHECK_EQ(loop->entries, 8000000u);
+    CHECK_EQ(lp_cells_total(&loop->hist), 8000000u);
+    CHECK_EQ(loop->counters[0].calls, 8000000u);
+    CHECK_EQ((int64_t)loop->counters[0].total, 8 * 1000000 / 8 * 28);
+    CHECK_EQ(loop->counters[0].min, 0);
+    CHECK_EQ(loop->counters[0].max, 7);
+    lp_worker_free(worker);
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+}
+
+static void *one_entry(void *argument)
+{
+    leave(argument, context(1), enter(argument, context(1), "short"));
+    return NULL;
+}
+
+/* A pool that makes a thread a job must not take an arena a job. */
+static void threads_that_end_leave_their_arena(void)
+{
+    lp_recorder *recorder = recording_start(NULL);
+    pthread_t thread;
+    REQUIRE(recorder != NULL);
+
+    for (int i = 0; i < 500; i++) {
+        REQUIRE(pthread_create(&thread, NULL, one_entry, recorder) == 0);
+        pthread_join(thread, NULL);
+    }
+    lp_worker *worker = recording_read(recorder);
+    REQUIRE(phase_at(worker, "short") != NULL);
+    CHECK_EQ(phase_at(worker, "short")->entries, 500u);
+    CHECK(lp_segment_header(&recorder->segment)->thread_count <= 2);
+    CHECK(lp_segment_header(&recorder->segment)->used <= 128u << 10);
+    lp_worker_free(worker);
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+}
+
+static void counts_stay_exact_beyond_64_bits(void)
+{
+    lp_recorder *recorder = recording_start(NULL);
+    REQUIRE(recorder != NULL);
+    lp_thread *th = lp_thread_get(recorder, context(1));
+    lp_seg_counter *counter = lp_counter_get(th, th->root, lp_name_make(recorder, "big", 3));
+    REQUIRE(counter != NULL);
+
+    for (int i = 0; i < 4; i++)
+        CHECK(lp_counter_add(th, counter, INT64_MAX, 1));
+    CHECK(lp_counter_add(th, counter, INT64_MIN, 1));
+    lp_worker *worker = recording_read(recorder);
+    REQUIRE(worker && worker->tree.phases[0].counter_count == 1);
+    const lp_counter *read = &worker->tree.phases[0].counters[0];
+    lp_i128 expected = (lp_i128)INT64_MAX * 4 + INT64_MIN;
+    CHECK(read->total == expected);
+    CHECK_EQ(read->min, INT64_MIN);
+    CHECK_EQ(lp_cells_total(&read->positive) + lp_cells_total(&read->negative), 5u);
+    lp_worker_free(worker);
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+}
+
+static void paths_fold_at_the_limit(void)
+{
+    lp_recorder *recorder = recording_start(NULL);
+    REQUIRE(recorder != NULL);
+    lp_thread *th = lp_thread_get(recorder, context(1));
+    lp_seg_node *node;
+    bool fresh;
+    unsigned folded = 0;
+
+    for (unsigned i = 0; i < LP_PATH_LIMIT + 10; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "episode_%u", i);
+        uint32_t id = lp_name_make(recorder, name, strlen(name));
+        lp_found found = lp_node_get(th, th->root, id, &node, &fresh);
+        folded += found == LP_FOUND_FOLDED_PATH;
+    }
+    CHECK_EQ(folded, 10u);
+    CHECK_EQ(lp_recorder_health(recorder)->folded_paths, 10u);
+    CHECK_STR(lp_recorder_health(recorder)->first_folded, "episode_4096");
+    /* The promise of the issue: 4,096 paths take at most 16 MB. */
+    CHECK(lp_segment_header(&recorder->segment)->used <= 16u << 20);
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+}
+
+/* In a forked child everything starts anew, and the parent's figures are not touched. */
+static void a_child_starts_at_zero(void)
+{
+    lp_recorder *recorder = recording_start(NULL);
+    REQUIRE(recorder != NULL);
+    lp_entry *parents = enter(recorder, context(1), "parent");
+    pid_t child = fork();
+
+    if (child == 0) {
+        lp_entry *own = enter(recorder, context(1), "child");
+        leave(recorder, context(1), own);
+        lp_worker *worker = recording_read(recorder);
+        const lp_phase *phase = phase_at(worker, "child");
+        _exit(own && phase && phase->entries == 1 && worker->tree.count == 2 && worker->open_count == 0 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK_EQ(status, 0);
+    leave(recorder, context(1), parents);
+    lp_worker *worker = recording_read(recorder);
+    REQUIRE(worker != NULL);
+    CHECK_EQ(worker->tree.count, 2u);
+    lp_worker_free(worker);
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+}
+
+int main(void)
+{
+    RUN(nests_and_subtracts);
+    RUN(tasks_are_siblings);
+    RUN(leaving_out_of_order);
+    RUN(another_thread_may_leave);
+    RUN(eight_threads_lose_nothing);
+    RUN(threads_that_end_leave_their_arena);
+    RUN(counts_stay_exact_beyond_64_bits);
+    RUN(paths_fold_at_the_limit);
+    RUN(a_child_starts_at_zero);
+    return check_done();
+}

@@ -1,0 +1,198 @@
+/* Writing snapshots: names, modes, replacement, and every way in which a disk says no. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "check.h"
+#include "store/internal.h"
+#include "store/rundir.h"
+#include "test_folder.h"
+#include "worker_builder.h"
+
+static char folder[64];
+#define STEM "w_20260813T224100-471c94_1542_01234567"
+
+static void names_and_generations(void)
+{
+    lp_worker *w = build_worker();
+    lp_error error;
+    struct stat st;
+    const char *run = text("%s/new/run", folder);
+    char workers[256];
+    snprintf(workers, sizeof workers, "%s/workers/node07", run);
+    w->final = false;
+    w->generation = 1;
+    mode_t mask = umask(027);
+    errno = 99;
+    CHECK_EQ(lp_snapshot_write(text("%s/new/run", folder), w, true, &error), LP_OK);
+    CHECK_EQ(errno, 99);
+    CHECK_EQ(count_files(workers), 1);
+    CHECK_EQ(stat(text("%s/" STEM ".1.snap", workers), &st), 0);
+    CHECK_EQ(st.st_mode & 0777, 0640u);
+    CHECK_EQ(stat(workers, &st), 0);
+    CHECK_EQ(st.st_mode & 0777, 0750u);
+    umask(mask);
+    w->generation = 2;
+    CHECK_EQ(lp_snapshot_write(text("%s/new/run", folder), w, false, &error), LP_OK);
+    CHECK(exists(text("%s/" STEM ".2.snap", workers)));
+    CHECK_EQ(count_files(workers), 1);
+    w->generation = 4; /* 3 failed */
+    CHECK_EQ(lp_snapshot_write(text("%s/new/run", folder), w, false, &error), LP_OK);
+    CHECK_EQ(count_files(workers), 1);
+    CHECK_EQ(lp_snapshot_write(text("%s/new/run", folder), w, false, &error), LP_OK); /* the same again */
+    CHECK_EQ(count_files(workers), 1);
+    w->generation = 5;
+    w->final = true;
+    CHECK_EQ(lp_snapshot_write(text("%s/new/run", folder), w, true, &error), LP_OK);
+    CHECK(exists(text("%s/" STEM ".5.final.snap", workers)));
+    CHECK_EQ(count_files(workers), 1);
+    lp_worker_free(w);
+}
+
+static void hosts_become_safe_names(void)
+{
+    struct {
+        const char *host, *name;
+    } cases[] = {{"", "unknown"}, {".", "_"}, {"..", "__"}, {"a/../b", "a_.._b"}, {"n\xc3\xb6", "n__"}, {"ok-1.x_y", "ok-1.x_y"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lp_worker *w = build_worker();
+        const char *run = text("%s/hosts", folder);
+        w->id.host = worker_str(cases[i].host);
+        w->id.run_id = worker_str("../../evil");
+        CHECK_EQ(lp_snapshot_write(run, w, false, NULL), LP_OK);
+        CHECK_EQ(count_files(text("%s/hosts/workers/%s", folder, cases[i].name)), 1);
+        CHECK(exists(text("%s/hosts/workers/%s/w_.._.._evil_1542_01234567.300.final.snap", folder, cases[i].name)));
+        lp_worker_free(w);
+    }
+}
+
+static void failures_leave_nothing_and_say_why(void)
+{
+    lp_worker *w = build_worker();
+    lp_error error;
+    put_text(text("%s/file", folder), "x");
+    errno = 5;
+    CHECK(lp_snapshot_write(text("%s/file", folder), w, false, &error) != LP_OK);
+    CHECK_EQ(errno, 5);
+    CHECK(strstr(error.text, "/file: cannot make the folder for snapshots: Not a directory") != NULL);
+
+    mkdir(text("%s/linked", folder), 0700);
+    CHECK_EQ(symlink("/tmp", text("%s/linked/workers", folder)), 0);
+    CHECK(lp_snapshot_write(text("%s/linked", folder), w, false, &error) != LP_OK);
+
+    w->generation = 1;
+    w->final = false;
+    CHECK_EQ(lp_snapshot_write(text("%s/full", folder), w, false, &error), LP_OK);
+    w->generation = 2;
+    /* RLIMIT_FSIZE: an error and no SIGXFSZ, which would kill */
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit = {100, 100};
+        sigset_t pending;
+        setrlimit(RLIMIT_FSIZE, &limit);
+        lp_status status = lp_snapshot_write(text("%s/full", folder), w, true, &error);
+        if (status != LP_E_FULL || error.sys != EFBIG)
+            _exit(1);
+        sigpending(&pending);
+        if (sigismember(&pending, SIGXFSZ))
+            _exit(2);
+        _exit(0);
+    }
+    int code;
+    waitpid(child, &code, 0);
+    CHECK(WIFEXITED(code));
+    CHECK_EQ(WEXITSTATUS(code), 0);
+    CHECK_EQ(count_files(text("%s/full/workers/node07", folder)), 1); /* no temporary file; the older one stands */
+    CHECK(exists(text("%s/full/workers/node07/" STEM ".1.snap", folder)));
+
+    child = fork();
+    if (child == 0) { /* no descriptors left */
+        struct rlimit limit = {0, 0};
+        setrlimit(RLIMIT_NOFILE, &limit);
+        lp_status status = lp_snapshot_write(text("%s/full", folder), w, true, &error);
+        _exit(status == LP_E_IO && error.sys == EMFILE ? 0 : 1);
+    }
+    waitpid(child, &code, 0);
+    CHECK_EQ(WEXITSTATUS(code), 0);
+    lp_worker_free(w);
+}
+
+static void what_is_written_is_read(void)
+{
+    lp_worker *w = build_worker(), *back = NULL;
+    lp_rundir *dir;
+    size_t count;
+    CHECK_EQ(lp_snapshot_write(text("%s/read", folder), w, false, NULL), LP_OK);
+    REQUIRE(lp_rundir_open(text("%s/read", folder), (lp_rundir_options){0}, &dir, NULL) == LP_OK);
+    lp_rundir_sources(dir, &count);
+    CHECK_EQ(count, 1u);
+    REQUIRE(lp_rundir_read(dir, 0, &back, NULL) == LP_OK);
+    CHECK_EQ(back->tree.count, w->tree.count);
+    CHECK_EQ(back->tree.phases[1].wall_ns, w->tree.phases[1].wall_ns);
+    lp_worker_free(back);
+    lp_worker_free(w);
+    lp_rundir_close(dir);
+}
+
+static void *write_many(void *arg)
+{
+    lp_worker *w = build_worker();
+    w->final = false;
+    for (uint32_t i = 0; i < 200; i++) {
+        w->generation = i;
+        if (lp_snapshot_write(arg, w, false, NULL) != LP_OK)
+            return arg;
+    }
+    lp_worker_free(w);
+    return NULL;
+}
+
+/* A process that closes while its overdue snapshot is written; readers see whole files at every moment. */
+static void writers_at_once_do_not_disturb(void)
+{
+    char run[128];
+    snprintf(run, sizeof run, "%s/many", folder);
+    pthread_t threads[3];
+    void *failed;
+    unsigned bad = 0;
+    mkdir(run, 0700);
+    for (int i = 0; i < 3; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, write_many, run) == 0);
+    for (int i = 0; i < 200; i++) {
+        lp_rundir *dir;
+        lp_worker *w;
+        size_t count;
+        lp_error error;
+        if (lp_rundir_open(run, (lp_rundir_options){0}, &dir, &error) != LP_OK)
+            continue;
+        lp_rundir_sources(dir, &count);
+        for (size_t k = 0; k < count; k++) {
+            if (lp_rundir_read(dir, k, &w, &error) == LP_OK) {
+                lp_worker_free(w);
+            } else if (bad++ < 5) {
+                printf("# %s\n", error.text);
+            }
+        }
+        lp_rundir_close(dir);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], &failed);
+        CHECK(failed == NULL);
+    }
+    CHECK_EQ(bad, 0u);
+    CHECK(count_files(text("%s/workers/node07", run)) >= 1);
+}
+
+int main(void)
+{
+    make_folder(folder);
+    RUN(names_and_generations);
+    RUN(hosts_become_safe_names);
+    RUN(failures_leave_nothing_and_say_why);
+    RUN(what_is_written_is_read);
+    RUN(writers_at_once_do_not_disturb);
+    remove_folder(folder);
+    return check_done();
+}

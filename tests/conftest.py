@@ -1,0 +1,37 @@
+"""Marks, and fixtures for every Python test. Helpers stand in tests/support/lptest.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+# The same on every interpreter.
+ONE_VERSION_FOLDERS = {"house", "pages"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(HERE).parts[0] in ONE_VERSION_FOLDERS:
+            item.add_marker(pytest.mark.one_version)
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test sees the caller's LINEPROFILER_ variables, and none may leave any behind."""
+    for name in [n for n in os.environ if n.startswith("LINEPROFILER_")]:
+        monkeypatch.delenv(name)
+    yield
+    left = {n: v for n, v in os.environ.items() if n.startswith("LINEPROFILER_")}
+    for name in left:
+        del os.environ[name]
+    assert not left, f"left in the environment: {left}"
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A run directory that does not exist yet."""
+    return tmp_path / "run"

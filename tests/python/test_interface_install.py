@@ -1,0 +1,187 @@
+"""The installed profiler, closing, the lazy package, and what arrives with later versions."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import warnings
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lptest import run_python
+
+import lineprofiler
+from lineprofiler import accounting
+from lineprofiler.accounting import Profiler
+
+QUIET: dict[str, Any] = {"snapshot_interval_s": None, "sample_interval_s": None}
+
+
+def test_install_and_uninstall(tmp_path: Path) -> None:
+    assert accounting.installed_profiler() is None
+    first, second = Profiler(tmp_path / "a", install=True, **QUIET), Profiler(tmp_path / "b", **QUIET)
+    assert accounting.installed_profiler() is first
+    with pytest.warns(RuntimeWarning, match="newer takes over"):
+        accounting.install_profiler(second)
+    assert accounting.installed_profiler() is second
+    accounting.uninstall_profiler(first)
+    assert accounting.installed_profiler() is second, "only if it is that one"
+    first.close()
+    assert accounting.installed_profiler() is second
+    accounting.uninstall_profiler()
+    assert accounting.installed_profiler() is None
+    accounting.install_profiler(second)
+    second.close()
+    assert accounting.installed_profiler() is None
+    accounting.install_profiler(second)
+    assert accounting.installed_profiler() is None, "a closed profiler is never resolvable"
+    with pytest.raises(TypeError, match="Profiler"):
+        accounting.install_profiler(None)  # type: ignore[arg-type]
+
+
+def test_off_profiler_gives_way_without_a_warning(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        accounting.start(role="actor")
+        with Profiler(tmp_path, install=True, **QUIET) as profiler:
+            assert accounting.installed_profiler() is profiler
+
+
+def test_installed_profiler_stays_alive(tmp_path: Path) -> None:
+    Profiler(run_dir=tmp_path, role="actor", install=True, **QUIET)
+    gc.collect()
+    with accounting.phase("work"):
+        assert accounting.current() == "work"
+    installed = accounting.installed_profiler()
+    assert installed is not None
+    assert installed.merged_tree()[("work",)].calls == 1
+    accounting.stop()
+    accounting.stop()
+
+
+def test_profiler_that_nobody_holds_dies(tmp_path: Path) -> None:
+    profiler = Profiler(tmp_path, **QUIET)
+    alive = weakref.ref(profiler)
+    with profiler.phase("a"):
+        pass
+    profiler.close()
+    del profiler
+    gc.collect()
+    assert alive() is None
+
+
+def test_closed_profiler(tmp_path: Path) -> None:
+    profiler = Profiler(tmp_path, **QUIET)
+    with profiler.phase("before"):
+        pass
+    profiler.close()
+    with profiler.phase("after"):
+        profiler.count("n", 1)
+    profiler.snapshot()
+    profiler.close()
+    assert not profiler.enabled
+    tree = profiler.merged_tree()
+    assert tree[("before",)].calls == 1, "merged_tree still answers"
+    assert ("after",) not in tree
+    assert "closed" in repr(profiler)
+
+
+def test_context_manager_closes_and_passes_exceptions(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), Profiler(tmp_path, **QUIET) as profiler:
+        raise KeyError("mine")
+    assert not profiler.enabled
+
+
+def test_deltas_have_a_cursor(tmp_path: Path) -> None:
+    with Profiler(tmp_path, **QUIET) as profiler:
+        for _ in range(3):
+            with profiler.phase("a"), profiler.phase("b"):
+                profiler.count("n", 2)
+        first = profiler.deltas()
+        assert {path: stats.calls for path, stats in first.items()} == {("a",): 3, ("a", "b"): 3}
+        assert first[("a", "b")].counters == {"n": 6}
+        assert profiler.deltas() == {}
+        with profiler.phase("a"):
+            assert profiler.deltas() == {}, "an open phase has not ended in this interval"
+        profiler.count("top", 5)
+        second = profiler.deltas()
+        assert {path: stats.calls for path, stats in second.items()} == {("a",): 1, (): 0}
+        assert second[()].counters == {"top": 5}
+        assert second[("a",)].hist.count == 1
+
+
+def test_nothing_installed_does_nothing() -> None:
+    assert accounting.current() == ""
+    with accounting.phase("a", io=True, sync=True, sample=0.5, async_work=True) as nothing:
+        accounting.count("n")
+        accounting.count("n", 3)
+    assert nothing is None  # type: ignore[func-returns-value]
+    accounting.signal_ready("queue", 1)
+    accounting.wait_on("queue", 1)
+    accounting.trace_begin("queue", 1)
+    accounting.trace_mark("queue", 1, "admitted", sample=0.1)
+    accounting.trace_end("queue", 1)
+
+
+def test_signatures_of_the_module_functions() -> None:
+    wanted = {
+        "start": ["run_dir", "role", "kwargs"],
+        "stop": [],
+        "install_profiler": ["profiler"],
+        "uninstall_profiler": ["profiler"],
+        "installed_profiler": [],
+        "merge_run": ["run_dir", "with_samples", "with_trace"],
+        "merge_trees": ["target", "source"],
+        "compare": ["run_a", "run_b"],
+        "render": ["run"],
+        "render_comparison": ["run_a", "run_b", "label_a", "label_b"],
+        "report_as_dict": ["run"],
+        "write_report": ["run_dir", "path", "format"],
+        "signal_ready": ["channel", "key"],
+        "wait_on": ["channel", "key"],
+        "trace_begin": ["channel", "key"],
+        "trace_mark": ["channel", "key", "name", "sample"],
+        "trace_end": ["channel", "key"],
+    }
+    for name, parameters in wanted.items():
+        assert list(inspect.signature(getattr(accounting, name)).parameters) == parameters, name
+
+
+def test_every_listed_name_is_there() -> None:
+    for name in accounting.__all__:
+        assert getattr(accounting, name) is not None
+        assert name in dir(accounting)
+    done = run_python("from lineprofiler.accounting import *\nprint(merge_run.__name__, Profiler.__name__)").expect()
+    assert done.stdout.split() == ["merge_run", "Profiler"]
+
+
+@pytest.mark.parametrize("name", ["ResourceSampler", "write_trace", "Span", "TraceBuffer", "analyse", "overlap_ns"])
+def test_names_of_later_versions(name: str) -> None:
+    assert name not in accounting.__all__
+    assert not hasattr(accounting, name)
+    with pytest.raises(AttributeError, match=f"{name} is not in this version"):
+        getattr(accounting, name)
+
+
+@pytest.mark.parametrize("name", ["LineProfiler", "FunctionStats", "LineStats", "start_profiling", "stop_profiling"])
+def test_line_profiler_says_that_it_is_not_here(name: str) -> None:
+    for module in ("lineprofiler", "with_line_profiler"):
+        done = run_python(f"from {module} import {name}").expect(1)
+        last = done.stderr.strip().splitlines()[-1]
+        assert last.startswith(f"ImportError: lineprofiler.{name}")
+        assert "not in this version" in last
+
+
+def test_star_imports_work() -> None:
+    done = run_python(
+        "from lineprofiler import *\nfrom with_line_profiler import *\nprint(accounting.__name__)"
+    ).expect()
+    assert done.stdout.strip() == "lineprofiler.accounting"
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    for module in (lineprofiler, accounting):
+        with pytest.raises(AttributeError, match="no_such_thing"):
+            module.no_such_thing  # noqa: B018

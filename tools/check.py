@@ -1,0 +1,96 @@
+"""`make check`: what must hold before a commit. `--format` puts C and Python into the project's format instead."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import envs
+from envs import BUILD, ROOT, SetupError, say
+
+PYTHON_FOLDERS = ["python", "tests", "tools", "benchmarks", "examples"]
+
+
+def c_files() -> list[Path]:
+    folders = [ROOT / f for f in ("src", "include", "tests/c") if (ROOT / f).is_dir()]
+    return sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in (".c", ".h"))
+
+
+def step(name: str, command: list[object], env: dict[str, str]) -> bool:
+    """Runs one check; output only if it fails."""
+    args = [str(c) for c in command]
+    done = subprocess.run(
+        args,
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    say(f"  {'ok    ' if done.returncode == 0 else 'FAILED'} {name}")
+    if done.returncode != 0:
+        say("\n".join("    | " + line for line in done.stdout.splitlines()[-200:]))
+    return done.returncode == 0
+
+
+def strict_build(compiler: str, venv: Path) -> bool:
+    """Everything, the extension and the C tests too, with warnings as errors."""
+    build = BUILD / f"check-{compiler}"
+    shutil.rmtree(build, ignore_errors=True)
+    env = {**envs.clean_environment(PATH=envs.tool_path(venv)), "CC": compiler}
+    args: list[object] = [venv / "bin" / "meson", "setup", build, "-Dwerror=true", "-Dpython=true"]
+    if not step(f"{compiler}: configure", args, env):
+        return False
+    # With the wheel's options the stand-alone command and the C tests are not built by default.
+    ninja: list[object] = [venv / "bin" / "ninja", "-C", build, "all", "meson-test-prereq"]
+    return step(f"{compiler}: build without a warning", ninja, env)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make check", description=__doc__)
+    parser.add_argument("--format", action="store_true")
+    args = parser.parse_args()
+    try:
+        envs.require_compiler()
+        interpreter = envs.main_interpreter(envs.find_interpreters())
+        venv = envs.environment(
+            interpreter, "check", [envs.BUILD_REQUIREMENTS, envs.CHECK_REQUIREMENTS, envs.TEST_REQUIREMENTS]
+        )
+        env = envs.clean_environment(PATH=envs.tool_path(venv))
+        tool = venv / "bin"
+        if args.format:
+            envs.run([tool / "clang-format", "-i", *c_files()], "clang-format")
+            envs.run([tool / "ruff", "check", "--fix-only", "-q", *PYTHON_FOLDERS], "ruff")
+            envs.run([tool / "ruff", "format", "-q", *PYTHON_FOLDERS], "ruff")
+            return 0
+
+        good = [strict_build(c, venv) for c in ("gcc", "clang") if shutil.which(c)]
+        good.append(step("clang-format", [tool / "clang-format", "--dry-run", "-Werror", *c_files()], env))
+        good.append(step("ruff", [tool / "ruff", "check", *PYTHON_FOLDERS], env))
+        good.append(step("ruff format", [tool / "ruff", "format", "--check", "--diff", *PYTHON_FOLDERS], env))
+        good.append(step("mypy --strict", [tool / "mypy"], env))
+        envs.install_wheel(venv, envs.build_wheel(venv, "check"))
+        good.append(
+            step(
+                "house rules",
+                [envs.python_of(venv), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/house"],
+                {**env, "PYTHONDONTWRITEBYTECODE": "1"},
+            )
+        )
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return 1
+    say("all checks passed" if all(good) else "some checks failed")
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("LC_ALL", "C.UTF-8")
+    sys.exit(main())

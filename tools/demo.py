@@ -1,0 +1,59 @@
+"""`make demo`: builds the package, runs both worked examples into a fresh folder, prints their reports."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import envs
+from envs import ROOT, SetupError, say
+
+EXAMPLES = ("mcts", "copy_pipeline")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--wheel-only", action="store_true", help="build and check that it installs, nothing more")
+    parser.add_argument(
+        "--into", type=Path, help="keep the run directories here (default: a temporary folder, kept too)"
+    )
+    args = parser.parse_args()
+    try:
+        envs.require_compiler()
+        interpreter = envs.main_interpreter(envs.find_interpreters())
+        say(f"Building lineprofiler for Python {interpreter} …")
+        venv = envs.environment(interpreter, "demo", [envs.BUILD_REQUIREMENTS])
+        wheel = envs.build_wheel(venv, "demo")
+        envs.install_wheel(venv, wheel)
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return 1
+    say(f"  {wheel.relative_to(ROOT)}")
+    if args.wheel_only:
+        return 0
+
+    top = args.into or Path(tempfile.mkdtemp(prefix="lineprofiler-demo-"))
+    command = venv / "bin" / "lineprofiler"
+    # The caller's environment, cleaned of what would steer the runs, but with its terminal and its locale.
+    env = envs.clean_environment()
+    for name in EXAMPLES:
+        run_dir = top / name
+        for step in (
+            [str(envs.python_of(venv)), str(ROOT / "examples" / f"{name}.py"), str(run_dir)],
+            [str(command), "report", str(run_dir)],
+        ):
+            shown = " ".join(s.replace(f"{venv}/bin/", "").replace(f"{ROOT}/", "") for s in step)
+            say(f"\n$ {shown}")
+            status = subprocess.run(step, env=env, stdin=subprocess.DEVNULL, check=False).returncode
+            if status != 0:
+                print(f"{step[0]} ended with {status}", file=sys.stderr)
+                return 1
+    say(f"\nThe run directories stay in {top}; try: {command} report {top / EXAMPLES[0]} --format json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
