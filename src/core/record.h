@@ -166,8 +166,8 @@ const char *lp_name_bytes(const lp_recorder *recorder, uint32_t id, size_t *size
 
 lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context);
 void lp__look_at_cpu(lp_thread *th, uint64_t now);
-/* Exact switches between contexts (a watcher saw `context` become the current one). */
-void lp_thread_switched(lp_recorder *recorder, const void *context);
+/* A watcher saw `context` become the current one of the calling thread, of which `th` is one recorder's state. */
+void lp_thread_switched(lp_thread *th, const void *context);
 
 typedef enum lp_found { LP_FOUND, LP_FOUND_FOLDED_PATH, LP_FOUND_FOLDED_DEPTH, LP_FOUND_NO_SPACE } lp_found;
 /* Node for `name` below `parent`; made when missing, then *fresh is true if the path is new in the process. */

@@ -520,14 +520,10 @@ static void switch_to(lp_thread *th, const void *context, bool exact)
     lp_thread_reseat(th);
 }
 
-void lp_thread_switched(lp_recorder *recorder, const void *context)
+void lp_thread_switched(lp_thread *th, const void *context)
 {
-    lp_thread *th = lp__current;
-
-    while (th && th->recorder != recorder)
-        th = th->next;
-    /* Only threads that record, and only where something is open: others pay a load and a compare. */
-    if (!th || th->go != LP_GO || th->context == context || (!th->top && !th->stack_count))
+    /* Only where something is open: other threads pay a few loads and compares. */
+    if (th->go != LP_GO || th->context == context || (!th->top && !th->stack_count))
         return;
     switch_to(th, context, true);
 }

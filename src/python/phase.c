@@ -8,8 +8,7 @@
  * by the collector, so a suspended task that nobody can reach any more is still collected together with its phase. */
 #include "python/lpy.h"
 #include "python/names.h"
-
-enum { PHASE_IO = 1, PHASE_IO_THREAD = 2, PHASE_SYNC = 4, PHASE_ASYNC = 8, PHASE_SAMPLE = 16 };
+#include "python/scope.h"
 
 typedef struct PhaseObject {
     PyObject_HEAD
@@ -25,7 +24,6 @@ typedef struct PhaseObject {
     bool dynamic;              /* by the module function: see lpy_phase */
 } PhaseObject;
 
-#define FREE_LIMIT 64
 static PhaseObject *free_list[FREE_LIMIT]; /* of the main interpreter's thread state under the GIL; unused without it */
 static int free_count;
 
@@ -97,15 +95,6 @@ static lp_entry *pick(const PhaseObject *phase, const lp_thread *th)
 
 static void drain(const PhaseObject *phase);
 
-static lp_thread *settled(lp_recorder *core, PyObject *context)
-{
-    lp_thread *th = lp_thread_get(core, context);
-
-    if (th && !th->top && context && lpy_context_around_hook(context) != th->around)
-        lp_thread_reseat(th);
-    return th;
-}
-
 static uint32_t io_flags(lp_thread *th)
 {
     lp_recorder *core = th->recorder;
@@ -159,7 +148,7 @@ static int enter_slow(PhaseObject *phase)
 
     lp_recorder *core = session->core;
     PyObject *context = lpy_context();
-    lp_thread *th = settled(core, context);
+    lp_thread *th = lpy_thread(core, context);
     if (!th) {
         phase->missed++;
         return 0;
@@ -177,7 +166,7 @@ static int enter_slow(PhaseObject *phase)
                 return -1;
             /* That may have run Python: another thread, a close(), a fork. */
             context = lpy_context();
-            th = phase->owner->session ? settled(core, context) : NULL;
+            th = phase->owner->session ? lpy_thread(core, context) : NULL;
             if (!th) {
                 phase->missed++;
                 return 0;
@@ -283,7 +272,7 @@ static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
         now = lp_ticks();
     }
     lp_recorder *core = session ? session->core : NULL;
-    lp_thread *th = core ? settled(core, lpy_context()) : NULL;
+    lp_thread *th = core ? lpy_thread(core, lpy_context()) : NULL;
     if (phase->open && (is_stale(phase) || !th)) {
         forget_stale(phase);
         return;
@@ -378,8 +367,7 @@ static void drain(const PhaseObject *phase)
 
 /* ---- the type ----------------------------------------------------------------------------------------------------- */
 
-/* _decorate.decorate(recorder or None, function, name, options). */
-static PyObject *decorate(RecorderObject *owner, PyObject *function, PyObject *name, uint32_t flags, uint32_t stride)
+PyObject *lpy_decorate(RecorderObject *owner, PyObject *function, PyObject *name, uint32_t flags, uint32_t stride)
 {
     PyObject *module = PyImport_ImportModule("lineprofiler.accounting._decorate");
     PyObject *io = flags & PHASE_IO_THREAD ? PyUnicode_FromString("thread") : PyBool_FromLong(flags & PHASE_IO);
@@ -396,7 +384,7 @@ static PyObject *decorate(RecorderObject *owner, PyObject *function, PyObject *n
 
 static PyObject *decorate_with(PhaseObject *phase, PyObject *function)
 {
-    return decorate(phase->dynamic ? NULL : phase->owner, function, phase->name, phase->flags, phase->stride);
+    return lpy_decorate(phase->dynamic ? NULL : phase->owner, function, phase->name, phase->flags, phase->stride);
 }
 
 static inline PyObject *do_enter(PhaseObject *phase)
@@ -718,8 +706,6 @@ static bool parse(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ph
     return out->name != NULL;
 }
 
-static PyObject *nothing_new(PyObject *name, bool dynamic, uint32_t flags, uint32_t stride);
-
 static PyObject *phase_with_options(RecorderObject *recorder, bool dynamic, PyObject *const *args, Py_ssize_t nargs,
                                     PyObject *kwnames)
 {
@@ -731,7 +717,7 @@ static PyObject *phase_with_options(RecorderObject *recorder, bool dynamic, PyOb
     if (!recorder || !recorder->session) {
         if (recorder)
             recorder->entered_while_off++;
-        result = nothing_new(options.name, dynamic, options.flags, options.stride);
+        result = lpy_nothing_new(options.name, dynamic, options.flags, options.stride);
     } else {
         PhaseObject *phase = phase_new(recorder, options.name);
         if (phase) {
@@ -757,254 +743,10 @@ PyObject *lpy_phase(RecorderObject *recorder, bool dynamic, PyObject *const *arg
     }
     if (recorder)
         recorder->entered_while_off++;
-    return nothing_new(args[0], dynamic, 0, 1);
+    return lpy_nothing_new(args[0], dynamic, 0, 1);
 }
 
-/* ---- count() ------------------------------------------------------------------------------------------------------ */
-
-static bool amount_of(PyObject *value, int64_t *amount)
-{
-    int overflow = 0;
-    PyObject *index = NULL;
-
-    if (!PyLong_Check(value)) { /* numpy integers and their like; float and str have no __index__ */
-        index = PyNumber_Index(value);
-        if (!index) {
-            if (PyErr_ExceptionMatches(PyExc_TypeError))
-                PyErr_Format(PyExc_TypeError, "count() takes an int amount, not %.100s", Py_TYPE(value)->tp_name);
-            return false;
-        }
-        value = index;
-    }
-    long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    Py_XDECREF(index);
-    if (overflow) {
-        PyErr_SetString(PyExc_OverflowError, "count() amount does not fit in 64 bits");
-        return false;
-    }
-    if (number == -1 && PyErr_Occurred())
-        return false;
-    *amount = number;
-    return true;
-}
-
-static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t amount)
-{
-    lpy_session *session = recorder->session;
-    bool pinned;
-    uint32_t id = lpy_name_id(session, name, false, &pinned);
-
-    if (!id && PyErr_Occurred())
-        return NULL;
-    lp_thread *th = id && recorder->session ? settled(session->core, lpy_context()) : NULL;
-    if (th) {
-        lp_entry *around = lp_innermost(th);
-        lp_seg_node *node = around ? around->place : th->root;
-        lp_seg_counter *counter = lp_counter_get(th, node, id);
-        if (counter) {
-            if (pinned)
-                th->counts[lp__slot(name, node) & (LP_COUNT_SLOTS - 1)] = (lp_count_slot){name, node, counter};
-            lp_counter_add(th, counter, amount, around ? around->scale : 1);
-        }
-    }
-    Py_RETURN_NONE;
-}
-
-static PyObject *count_parsed(RecorderObject *recorder, PyObject *name, PyObject *value)
-{
-    int64_t amount = 1;
-
-    if (LP_UNLIKELY(!PyUnicode_Check(name))) {
-        PyErr_Format(PyExc_TypeError, "counter name must be str, not %.100s", Py_TYPE(name)->tp_name);
-        return NULL;
-    }
-    if (value && !amount_of(value, &amount))
-        return NULL;
-    if (!recorder || !recorder->session)
-        Py_RETURN_NONE;
-    lp_recorder *core = recorder->session->core;
-    lp_thread *th = settled(core, lpy_context());
-    if (LP_UNLIKELY(!th))
-        Py_RETURN_NONE;
-    lp_entry *around = lp_innermost(th);
-    if (around && LP_UNLIKELY(around->flags & LP_ENTRY_SKIP) && around->node == 0)
-        Py_RETURN_NONE;
-    lp_seg_node *node = around ? around->place : th->root;
-    lp_count_slot *slot = &th->counts[lp__slot(name, node) & (LP_COUNT_SLOTS - 1)];
-    if (LP_LIKELY(slot->key == name && slot->node == node)) {
-        lp_counter_add(th, slot->counter, amount, around ? around->scale : 1);
-        Py_RETURN_NONE;
-    }
-    if (PyUnicode_CheckExact(name))
-        return count_slow(recorder, name, amount);
-    PyObject *exact = PyUnicode_FromObject(name);
-    PyObject *result = exact ? count_slow(recorder, exact, amount) : NULL;
-    Py_XDECREF(exact);
-    return result;
-}
-
-PyObject *lpy_count(RecorderObject *recorder, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    PyObject *name = NULL, *value = NULL;
-
-    if (LP_LIKELY(!kwnames && (nargs == 1 || nargs == 2)))
-        return count_parsed(recorder, args[0], nargs == 2 ? args[1] : NULL);
-    Py_ssize_t keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-    if (nargs > 2) {
-        PyErr_Format(PyExc_TypeError, "count() takes at most 2 arguments (%zd given)", nargs);
-        return NULL;
-    }
-    if (nargs > 0)
-        name = args[0];
-    if (nargs > 1)
-        value = args[1];
-    for (Py_ssize_t k = 0; k < keywords; k++) {
-        PyObject *key = PyTuple_GET_ITEM(kwnames, k);
-        PyObject **into = PyUnicode_CompareWithASCIIString(key, "name") == 0 ? &name
-                          : PyUnicode_CompareWithASCIIString(key, "n") == 0  ? &value : NULL;
-        if (!into || *into) {
-            PyErr_Format(PyExc_TypeError, into ? "count() got multiple values for argument %R"
-                                               : "count() got an unexpected keyword argument %R", key);
-            return NULL;
-        }
-        *into = args[nargs + k];
-    }
-    if (!name) {
-        PyErr_SetString(PyExc_TypeError, "count() missing required argument 'name'");
-        return NULL;
-    }
-    return count_parsed(recorder, name, value);
-}
-
-PyObject *lpy_current(RecorderObject *recorder)
-{
-    char path[LP_NAME_LIMIT * 4];
-    lp_recorder *core = recorder && recorder->session ? recorder->session->core : NULL;
-    lp_thread *th = core ? settled(core, lpy_context()) : NULL;
-    lp_entry *around = th ? lp_innermost(th) : NULL;
-
-    if (!around)
-        return PyUnicode_FromStringAndSize(NULL, 0);
-    return lpy_name_object(path, lp_node_path(th, around->place, path, sizeof path));
-}
-
-/* ---- the scope of nothing ----------------------------------------------------------------------------------------- */
-
-/* What phase() gives when nothing records. It keeps its name: what it decorates may be called when something does. */
-typedef struct NothingObject {
-    PyObject_HEAD
-    vectorcallfunc call;
-    PyObject *name; /* owned */
-    uint32_t flags, stride;
-    bool dynamic;
-} NothingObject;
-
-static NothingObject *nothing_list[FREE_LIMIT];
-static int nothing_count;
-
-static PyObject *nothing_decorates(NothingObject *nothing, PyObject *function)
-{
-    if (!nothing->dynamic)
-        return Py_NewRef(function); /* of a profiler that is off: it never will be on */
-    return decorate(NULL, function, nothing->name, nothing->flags, nothing->stride);
-}
-
-static PyObject *nothing_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
-{
-    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
-
-#if LPY_SELF_DESCRIPTOR
-    if (LP_LIKELY(!kwnames && (nargs == 0 || nargs == 3)))
-        Py_RETURN_NONE;
-#endif
-    if (!kwnames && nargs == 1)
-        return nothing_decorates((NothingObject *)self, args[0]);
-    PyErr_SetString(PyExc_TypeError, "a phase is a context manager, or a decorator of one function");
-    return NULL;
-}
-
-#if !LPY_SELF_DESCRIPTOR
-static PyObject *nothing_enter(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    Py_RETURN_NONE;
-}
-static PyObject *nothing_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
-{
-    (void)self;
-    (void)args;
-    (void)nargs;
-    Py_RETURN_NONE;
-}
-static PyMethodDef nothing_methods[] = {
-    {"__enter__", nothing_enter, METH_NOARGS, NULL},
-    {"__exit__", (PyCFunction)(void (*)(void))nothing_exit, METH_FASTCALL, NULL},
-    {NULL, NULL, 0, NULL},
-};
-#endif
-
-static void nothing_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject *name = ((NothingObject *)self)->name;
-
-    if (!LPY_FREE_THREADED && nothing_count < FREE_LIMIT)
-        nothing_list[nothing_count++] = (NothingObject *)self;
-    else
-        PyObject_Free(self);
-    Py_DECREF(name);
-    Py_DECREF(type);
-}
-
-static PyObject *nothing_new(PyObject *name, bool dynamic, uint32_t flags, uint32_t stride)
-{
-    NothingObject *nothing;
-
-    if (LP_LIKELY(nothing_count > 0)) {
-        nothing = nothing_list[--nothing_count];
-        PyObject_Init((PyObject *)nothing, lpy.nothing_type);
-    } else {
-        nothing = PyObject_New(NothingObject, lpy.nothing_type);
-        if (!nothing)
-            return NULL;
-        nothing->call = nothing_call;
-    }
-    nothing->name = Py_NewRef(name);
-    nothing->dynamic = dynamic;
-    nothing->flags = flags;
-    nothing->stride = stride;
-    return (PyObject *)nothing;
-}
-
-static PyObject *nothing_name(PyObject *self, void *unused)
-{
-    (void)unused;
-    return Py_NewRef(((NothingObject *)self)->name);
-}
-
-static PyGetSetDef nothing_getset[] = {
-    {"name", nothing_name, NULL, "Name of the phase.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-static PyMemberDef nothing_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(NothingObject, call), LPY_VECTORCALL_MEMBER, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-static PyType_Slot nothing_slots[] = {
-    {Py_tp_doc, "What phase() gives when nothing records."},
-    {Py_tp_dealloc, nothing_dealloc},
-    {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, nothing_members},
-    {Py_tp_getset, nothing_getset},
-#if !LPY_SELF_DESCRIPTOR
-    {Py_tp_methods, nothing_methods},
-#endif
-    {0, NULL},
-};
-static PyType_Spec nothing_spec = {"lineprofiler._lineprofiler.NoPhase", sizeof(NothingObject), 0,
-                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                   nothing_slots};
+/* ---- the module's part -------------------------------------------------------------------------------------------- */
 
 #if LPY_SELF_DESCRIPTOR
 static int add_halves(PyTypeObject *type, PyObject *descriptor)
@@ -1021,8 +763,7 @@ int lpy_phase_init(PyObject *module)
         if (!(argument_keys[i] = PyUnicode_InternFromString(argument_names[i])))
             return -1;
     lpy.phase_type = (PyTypeObject *)PyType_FromSpec(&phase_spec);
-    lpy.nothing_type = (PyTypeObject *)PyType_FromSpec(&nothing_spec);
-    if (!lpy.phase_type || !lpy.nothing_type)
+    if (!lpy.phase_type || lpy_nothing_init() < 0)
         return -1;
 #if LPY_SELF_DESCRIPTOR
     lpy.descriptor_type = (PyTypeObject *)PyType_FromSpec(&descriptor_spec);

@@ -1,0 +1,129 @@
+/* count() and current(): on the innermost open phase of the caller's own task, greenlet or thread. Hot, by the rules of phase.c. */
+#include "python/names.h"
+#include "python/scope.h"
+
+static bool amount_of(PyObject *value, int64_t *amount)
+{
+    int overflow = 0;
+    PyObject *index = NULL;
+
+    if (!PyLong_Check(value)) { /* numpy integers and their like; float and str have no __index__ */
+        index = PyNumber_Index(value);
+        if (!index) {
+            if (PyErr_ExceptionMatches(PyExc_TypeError))
+                PyErr_Format(PyExc_TypeError, "count() takes an int amount, not %.100s", Py_TYPE(value)->tp_name);
+            return false;
+        }
+        value = index;
+    }
+    long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    Py_XDECREF(index);
+    if (overflow) {
+        PyErr_SetString(PyExc_OverflowError, "count() amount does not fit in 64 bits");
+        return false;
+    }
+    if (number == -1 && PyErr_Occurred())
+        return false;
+    *amount = number;
+    return true;
+}
+
+static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t amount)
+{
+    lpy_session *session = recorder->session;
+    bool pinned;
+    uint32_t id = lpy_name_id(session, name, false, &pinned);
+
+    if (!id && PyErr_Occurred())
+        return NULL;
+    lp_thread *th = id && recorder->session ? lpy_thread(session->core, lpy_context()) : NULL;
+    if (th) {
+        lp_entry *around = lp_innermost(th);
+        lp_seg_node *node = around ? around->place : th->root;
+        lp_seg_counter *counter = lp_counter_get(th, node, id);
+        if (counter) {
+            if (pinned)
+                th->counts[lp__slot(name, node) & (LP_COUNT_SLOTS - 1)] = (lp_count_slot){name, node, counter};
+            lp_counter_add(th, counter, amount, around ? around->scale : 1);
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *count_parsed(RecorderObject *recorder, PyObject *name, PyObject *value)
+{
+    int64_t amount = 1;
+
+    if (LP_UNLIKELY(!PyUnicode_Check(name))) {
+        PyErr_Format(PyExc_TypeError, "counter name must be str, not %.100s", Py_TYPE(name)->tp_name);
+        return NULL;
+    }
+    if (value && !amount_of(value, &amount))
+        return NULL;
+    if (!recorder || !recorder->session)
+        Py_RETURN_NONE;
+    lp_recorder *core = recorder->session->core;
+    lp_thread *th = lpy_thread(core, lpy_context());
+    if (LP_UNLIKELY(!th))
+        Py_RETURN_NONE;
+    lp_entry *around = lp_innermost(th);
+    if (around && LP_UNLIKELY(around->flags & LP_ENTRY_SKIP) && around->node == 0)
+        Py_RETURN_NONE;
+    lp_seg_node *node = around ? around->place : th->root;
+    lp_count_slot *slot = &th->counts[lp__slot(name, node) & (LP_COUNT_SLOTS - 1)];
+    if (LP_LIKELY(slot->key == name && slot->node == node)) {
+        lp_counter_add(th, slot->counter, amount, around ? around->scale : 1);
+        Py_RETURN_NONE;
+    }
+    if (PyUnicode_CheckExact(name))
+        return count_slow(recorder, name, amount);
+    PyObject *exact = PyUnicode_FromObject(name);
+    PyObject *result = exact ? count_slow(recorder, exact, amount) : NULL;
+    Py_XDECREF(exact);
+    return result;
+}
+
+PyObject *lpy_count(RecorderObject *recorder, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    PyObject *name = NULL, *value = NULL;
+
+    if (LP_LIKELY(!kwnames && (nargs == 1 || nargs == 2)))
+        return count_parsed(recorder, args[0], nargs == 2 ? args[1] : NULL);
+    Py_ssize_t keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    if (nargs > 2) {
+        PyErr_Format(PyExc_TypeError, "count() takes at most 2 arguments (%zd given)", nargs);
+        return NULL;
+    }
+    if (nargs > 0)
+        name = args[0];
+    if (nargs > 1)
+        value = args[1];
+    for (Py_ssize_t k = 0; k < keywords; k++) {
+        PyObject *key = PyTuple_GET_ITEM(kwnames, k);
+        PyObject **into = PyUnicode_CompareWithASCIIString(key, "name") == 0 ? &name
+                          : PyUnicode_CompareWithASCIIString(key, "n") == 0  ? &value : NULL;
+        if (!into || *into) {
+            PyErr_Format(PyExc_TypeError, into ? "count() got multiple values for argument %R"
+                                               : "count() got an unexpected keyword argument %R", key);
+            return NULL;
+        }
+        *into = args[nargs + k];
+    }
+    if (!name) {
+        PyErr_SetString(PyExc_TypeError, "count() missing required argument 'name'");
+        return NULL;
+    }
+    return count_parsed(recorder, name, value);
+}
+
+PyObject *lpy_current(RecorderObject *recorder)
+{
+    char path[LP_NAME_LIMIT * 4];
+    lp_recorder *core = recorder && recorder->session ? recorder->session->core : NULL;
+    lp_thread *th = core ? lpy_thread(core, lpy_context()) : NULL;
+    lp_entry *around = th ? lp_innermost(th) : NULL;
+
+    if (!around)
+        return PyUnicode_FromStringAndSize(NULL, 0);
+    return lpy_name_object(path, lp_node_path(th, around->place, path, sizeof path));
+}

@@ -1,0 +1,27 @@
+/* Between the files of the scope object: phase.c (what records), nothing.c (what does not), count.c. */
+#ifndef LP_PYTHON_SCOPE_H
+#define LP_PYTHON_SCOPE_H
+
+#include "python/lpy.h"
+
+enum { PHASE_IO = 1, PHASE_IO_THREAD = 2, PHASE_SYNC = 4, PHASE_ASYNC = 8, PHASE_SAMPLE = 16 };
+#define FREE_LIMIT 64 /* objects kept for reuse */
+
+/* The calling thread's state with the running context as the current one; NULL: not recording. */
+static inline lp_thread *lpy_thread(lp_recorder *core, PyObject *context)
+{
+    lp_thread *th = lp_thread_get(core, context);
+
+    if (th && !th->top && context && lpy_context_around_hook(context) != th->around)
+        lp_thread_reseat(th);
+    return th;
+}
+
+/* _decorate.decorate(owner or None, function, name, (io, sync, sample, async_work)). */
+PyObject *lpy_decorate(RecorderObject *owner, PyObject *function, PyObject *name, uint32_t flags, uint32_t stride);
+
+/* nothing.c: what phase() gives when nothing records. */
+PyObject *lpy_nothing_new(PyObject *name, bool dynamic, uint32_t flags, uint32_t stride);
+int lpy_nothing_init(void);
+
+#endif
