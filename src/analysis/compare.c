@@ -12,12 +12,10 @@ static bool moved(double ratio, double by)
     return ratio > 1.0 + by || ratio < 1.0 / (1.0 + by);
 }
 
+/* By its cell, not clamped to the minimum and maximum of one run: equal distributions must have equal medians. */
 static double median(const lp_phase *phase)
 {
-    if (phase->entries == 0 || phase->hist.size == 0)
-        return 0.0;
-    double p50 = lp_cells_quantile(&phase->hist, 0.5);
-    return p50 < (double)phase->min_ns ? (double)phase->min_ns : p50 > (double)phase->max_ns ? (double)phase->max_ns : p50;
+    return phase->hist.size > 0 ? lp_cells_quantile(&phase->hist, 0.5) : 0.0;
 }
 
 static void set_side(const lp_phase *phase, uint64_t *entries, double *per_entry, double *p50)

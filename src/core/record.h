@@ -200,6 +200,17 @@ static inline lp_thread *lp_thread_get(lp_recorder *recorder, const void *contex
     return lp__thread_sync(recorder, context);
 }
 
+/* As lp_thread_get, for a step that closes what was opened before: in a forked child that has not recorded yet that is
+ * nothing, and leaving the parent's phases must not make it a worker of its own. */
+static inline lp_thread *lp_thread_leaving(lp_recorder *recorder, const void *context)
+{
+    lp_thread *th = lp__current;
+
+    if (LP_LIKELY(th && th->go == LP_GO && th->recorder == recorder && th->context == context))
+        return th;
+    return lp_recorder_forked(recorder) ? NULL : lp__thread_sync(recorder, context);
+}
+
 static inline lp_off lp_offset(const lp_thread *th, const void *at)
 {
     return (lp_off)((const unsigned char *)at - th->base);

@@ -491,6 +491,12 @@ static uint64_t thread_cpu(lp_thread *th)
     return lp_ticks_to_ns(now - th->seg->since, th->mult) - th->away;
 }
 
+static void mark_unknown(lp_entry *entry)
+{
+    for (; entry; entry = entry->below)
+        entry->flags |= LP_ENTRY_UNKNOWN_CPU;
+}
+
 /* Makes `context` the current one. `exact`: called at the very moment of the switch, so that what other tasks use of the CPU can be
  * taken off those that wait; otherwise the CPU time of suspended entries cannot be told. */
 static void switch_to(lp_thread *th, const void *context, bool exact)
@@ -498,10 +504,12 @@ static void switch_to(lp_thread *th, const void *context, bool exact)
     uint64_t cpu = exact ? thread_cpu(th) : 0;
 
     if (th->top) {
-        if (!exact && !runs_below(th, context, th->context))
-            for (lp_entry *entry = th->top; entry; entry = entry->below)
-                entry->flags |= LP_ENTRY_UNKNOWN_CPU;
-        if (!stack_put(th, th->context, th->top, cpu))
+        /* What runs below these entries (a task under its loop, copy_context().run) uses the CPU on their behalf. Asked now:
+         * a context forgets what ran it when it is left. */
+        bool below = runs_below(th, context, th->context);
+        if (!exact && !below)
+            mark_unknown(th->top);
+        if (!stack_put(th, th->context, th->top, exact && !below ? cpu | 1 : 0))
             lp__note(th->recorder, &lp_recorder_health(th->recorder)->lost_entries);
     }
     th->epoch++;
@@ -509,11 +517,13 @@ static void switch_to(lp_thread *th, const void *context, bool exact)
     th->top = NULL;
     if (stack) {
         th->top = stack->top;
-        /* What the thread used meanwhile was used by others: to these entries it is time off the CPU. A context that ran
-         * below this one (copy_context().run) used it on their behalf. */
-        if (exact && stack->cpu && !runs_below(th, th->context, context))
+        if (exact && stack->cpu) {
+            /* What the thread used meanwhile, others used: to these entries it is time off the CPU. */
             for (lp_entry *entry = th->top; entry; entry = entry->below)
-                entry->away -= cpu - stack->cpu;
+                entry->away -= cpu - (stack->cpu & ~1ull);
+        } else if (stack->cpu) {
+            mark_unknown(th->top); /* nobody told when it came back (a greenlet) */
+        }
         stack_drop(th, stack);
     }
     th->context = context;

@@ -17,16 +17,19 @@ PyObject *lp_py_raise(lp_status status, const lp_error *error)
     int sys = error ? error->sys : 0;
 
     switch (status) {
-    case LP_E_MEMORY:
-        return PyErr_NoMemory();
+    case LP_E_MEMORY: return PyErr_NoMemory();
     case LP_E_IO:
     case LP_E_MISSING:
     case LP_E_UNSAFE:
     case LP_E_BUSY:
     case LP_E_FULL: {
         /* OSError picks FileNotFoundError, PermissionError, … by the number. */
-        int number = sys ? sys : status == LP_E_MISSING ? ENOENT : status == LP_E_UNSAFE ? EPERM
-                   : status == LP_E_BUSY ? EAGAIN : status == LP_E_FULL ? ENOSPC : EIO;
+        int number = sys                      ? sys
+                     : status == LP_E_MISSING ? ENOENT
+                     : status == LP_E_UNSAFE  ? EPERM
+                     : status == LP_E_BUSY    ? EAGAIN
+                     : status == LP_E_FULL    ? ENOSPC
+                                              : EIO;
         PyObject *line = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
         PyObject *arguments = line ? Py_BuildValue("(iN)", number, line) : NULL;
         if (arguments) {
@@ -284,9 +287,9 @@ enum { ROW_PATH, ROW_FLAGS, ROW_FIRST_U64, ROW_STRIDE = 15, ROW_HIST, ROW_COUNTE
 
 /* Columns ROW_FIRST_U64 … ROW_STRIDE - 1. */
 static const size_t row_u64[] = {
-    offsetof(lp_phase, entries),     offsetof(lp_phase, errors),        offsetof(lp_phase, abandoned),
+    offsetof(lp_phase, entries),       offsetof(lp_phase, errors),      offsetof(lp_phase, abandoned),
     offsetof(lp_phase, async_entries), offsetof(lp_phase, io_missing),  offsetof(lp_phase, wall_ns),
-    offsetof(lp_phase, child_ns),    offsetof(lp_phase, cpu_wall_ns),   offsetof(lp_phase, cpu_ns),
+    offsetof(lp_phase, child_ns),      offsetof(lp_phase, cpu_wall_ns), offsetof(lp_phase, cpu_ns),
     offsetof(lp_phase, split_wait_ns), offsetof(lp_phase, starved_ns),  offsetof(lp_phase, min_ns),
     offsetof(lp_phase, max_ns),
 };
@@ -351,9 +354,9 @@ PyObject *lp_py_from_tree(const lp_tree *tree)
             break;
         }
         /* The parent stands before its child, so its row has the path already. */
-        PyObject *path = i == 0 ? PyTuple_New(0)
-                                : path_below(PyTuple_GET_ITEM(PyList_GET_ITEM(rows, phase->parent), ROW_PATH),
-                                             phase->name);
+        PyObject *path =
+            i == 0 ? PyTuple_New(0)
+                   : path_below(PyTuple_GET_ITEM(PyList_GET_ITEM(rows, phase->parent), ROW_PATH), phase->name);
         PyObject *row = path ? from_phase(phase, path) : NULL;
         if (!row || PyList_Append(rows, row) < 0)
             Py_CLEAR(rows);
@@ -392,7 +395,8 @@ static bool to_phase(lp_tree *tree, PyObject *row)
     uint32_t index;
     lp_phase made;
 
-    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != ROW_SIZE || !PyDict_Check(PyTuple_GET_ITEM(row, ROW_COUNTERS))) {
+    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != ROW_SIZE ||
+        !PyDict_Check(PyTuple_GET_ITEM(row, ROW_COUNTERS))) {
         PyErr_SetString(PyExc_TypeError, "not a row of a tree");
         return false;
     }
@@ -441,23 +445,54 @@ typedef struct field {
 #define OF_HARDWARE(kind, member) {#member, kind, offsetof(lp_worker, id.hardware.member)}
 
 static const field worker_fields[] = {
-    OF_ID(TEXT, host), OF_ID(TEXT, boot_id), OF_ID(TEXT, uuid), OF_ID(I64, pid), OF_ID(I64, pid_start),
-    OF_ID(U64, started_ns), OF_ID(TEXT, run_id), OF_ID(TEXT, role), OF_ID(U64, run_started_ns), OF_ID(I64, rank),
-    OF_ID(I64, local_rank), OF_ID(I64, world_size), OF_ID(TEXT, job_id), OF_ID(TEXT, launcher),
-    OF_ID(U64, run_dir_dev), OF_ID(U64, run_dir_ino), OF_ID(U64, pid_ns), OF_ID(U64, mnt_ns), OF_ID(TEXT, python),
-    OF_ID(TEXT, platform), OF_ID(TEXT, source_commit), OF_ID(I64, source_dirty), OF_ID(TEXT, source_diff),
-    FIELD(U64, written_ns), FIELD(U64, elapsed_ns), FIELD(U32, generation), FIELD(BOOL, final), FIELD(BOOL, unclean),
-    FIELD(BOOL, living), FIELD(TEXT, clock), FIELD(TEXT, cpu_source), FIELD(TEXT, split_source),
-    FIELD(TEXT, segment_place), FIELD(U64, own_cost_ps), FIELD(U64, own_count_cost_ps), FIELD(U32, threads),
+    OF_ID(TEXT, host),
+    OF_ID(TEXT, boot_id),
+    OF_ID(TEXT, uuid),
+    OF_ID(I64, pid),
+    OF_ID(I64, pid_start),
+    OF_ID(U64, started_ns),
+    OF_ID(TEXT, run_id),
+    OF_ID(TEXT, role),
+    OF_ID(U64, run_started_ns),
+    OF_ID(I64, rank),
+    OF_ID(I64, local_rank),
+    OF_ID(I64, world_size),
+    OF_ID(TEXT, job_id),
+    OF_ID(TEXT, launcher),
+    OF_ID(U64, run_dir_dev),
+    OF_ID(U64, run_dir_ino),
+    OF_ID(U64, pid_ns),
+    OF_ID(U64, mnt_ns),
+    OF_ID(TEXT, python),
+    OF_ID(TEXT, platform),
+    OF_ID(TEXT, source_commit),
+    OF_ID(I64, source_dirty),
+    OF_ID(TEXT, source_diff),
+    FIELD(U64, written_ns),
+    FIELD(U64, elapsed_ns),
+    FIELD(U32, generation),
+    FIELD(BOOL, final),
+    FIELD(BOOL, unclean),
+    FIELD(BOOL, living),
+    FIELD(TEXT, clock),
+    FIELD(TEXT, cpu_source),
+    FIELD(TEXT, split_source),
+    FIELD(TEXT, segment_place),
+    FIELD(U64, own_cost_ps),
+    FIELD(U64, own_count_cost_ps),
+    FIELD(U32, threads),
     FIELD(TEXT, path),
 };
 static const field health_fields[] = {
-    OF_HEALTH(U64, folded_paths), OF_HEALTH(U64, folded_depth), OF_HEALTH(U64, lost_entries), OF_HEALTH(U64, misuse),
-    OF_HEALTH(U64, write_failures), OF_HEALTH(U64, callback_failures), OF_HEALTH(U64, foreign_exits),
-    OF_HEALTH(U64, clock_backwards), OF_HEALTH(TEXT, first_folded), OF_HEALTH(TEXT, last_error),
+    OF_HEALTH(U64, folded_paths),  OF_HEALTH(U64, folded_depth),    OF_HEALTH(U64, lost_entries),
+    OF_HEALTH(U64, misuse),        OF_HEALTH(U64, write_failures),  OF_HEALTH(U64, callback_failures),
+    OF_HEALTH(U64, foreign_exits), OF_HEALTH(U64, clock_backwards), OF_HEALTH(TEXT, first_folded),
+    OF_HEALTH(TEXT, last_error),
 };
 static const field hardware_fields[] = {
-    OF_HARDWARE(I64, cpu_cores), OF_HARDWARE(I64, cpu_threads), OF_HARDWARE(I64, cpu_affinity),
+    OF_HARDWARE(I64, cpu_cores),
+    OF_HARDWARE(I64, cpu_threads),
+    OF_HARDWARE(I64, cpu_affinity),
     OF_HARDWARE(I64, ram_total),
 };
 #define COUNT(table) (sizeof(table) / sizeof *(table))
@@ -467,20 +502,16 @@ static PyObject *from_field(const lp_worker *worker, const field *of)
     const char *at = (const char *)worker + of->offset;
 
     switch (of->kind) {
-    case TEXT:
-        return lp_py_from_str(*(const lp_str *)(const void *)at);
+    case TEXT: return lp_py_from_str(*(const lp_str *)(const void *)at);
     case I64: {
         int64_t value = *(const int64_t *)(const void *)at;
         if (value == LP_UNKNOWN_I64)
             Py_RETURN_NONE;
         return PyLong_FromLongLong(value);
     }
-    case U64:
-        return PyLong_FromUnsignedLongLong(*(const uint64_t *)(const void *)at);
-    case U32:
-        return PyLong_FromUnsignedLong(*(const uint32_t *)(const void *)at);
-    case BOOL:
-        return PyBool_FromLong(*(const bool *)(const void *)at);
+    case U64: return PyLong_FromUnsignedLongLong(*(const uint64_t *)(const void *)at);
+    case U32: return PyLong_FromUnsignedLong(*(const uint32_t *)(const void *)at);
+    case BOOL: return PyBool_FromLong(*(const bool *)(const void *)at);
     }
     Py_UNREACHABLE();
 }
@@ -490,18 +521,15 @@ static bool to_field(PyObject *value, lp_worker *worker, const field *of)
     void *at = (char *)worker + of->offset;
 
     switch (of->kind) {
-    case TEXT:
-        return lp_py_to_str(value, worker->arena, at);
+    case TEXT: return lp_py_to_str(value, worker->arena, at);
     case I64:
         if (value == Py_None) {
             *(int64_t *)at = LP_UNKNOWN_I64;
             return true;
         }
         return to_i64(value, at);
-    case U64:
-        return to_u64(value, at);
-    case U32:
-        return to_u32(value, at);
+    case U64: return to_u64(value, at);
+    case U32: return to_u32(value, at);
     case BOOL: {
         int truth = PyObject_IsTrue(value);
         *(bool *)at = truth > 0;
@@ -769,7 +797,8 @@ static bool to_open(PyObject *dict, lp_worker *worker)
             return false;
         }
         if (!phase_of(&worker->tree, PyTuple_GET_ITEM(entry, 0), &open->phase) ||
-            !to_u64(PyTuple_GET_ITEM(entry, 1), &open->since_ns) || !to_u64(PyTuple_GET_ITEM(entry, 2), &open->open_ns) ||
+            !to_u64(PyTuple_GET_ITEM(entry, 1), &open->since_ns) ||
+            !to_u64(PyTuple_GET_ITEM(entry, 2), &open->open_ns) ||
             !lp_py_to_str(PyTuple_GET_ITEM(entry, 3), worker->arena, &open->thread) ||
             !to_u64(PyTuple_GET_ITEM(entry, 4), &open->tid))
             return false;

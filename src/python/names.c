@@ -3,6 +3,8 @@
  * An address is a key only while the object lives, so pinned names are kept alive: a few identities a name (equal constants of
  * two modules are different objects when they hold a space or a slash), some thousands in all. Names built from
  * data find no room soon and take the slower way by their bytes. */
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +19,25 @@ struct lpy_pin {
     uint32_t id, generation;
 };
 
+/* Without the GIL several threads look up and pin at once. No Python runs while it is held. */
+static atomic_flag pin_lock = ATOMIC_FLAG_INIT;
+
+static void lock_pins(void)
+{
+    while (atomic_flag_test_and_set_explicit(&pin_lock, memory_order_acquire))
+        sched_yield();
+}
+
+static void unlock_pins(void)
+{
+    atomic_flag_clear_explicit(&pin_lock, memory_order_release);
+}
+
+void lpy_names_in_child(void)
+{
+    unlock_pins();
+}
+
 static struct lpy_pin *seek(struct lpy_pin *table, uint32_t mask, const PyObject *name)
 {
     uint32_t i = (uint32_t)((uintptr_t)name >> 4 ^ (uintptr_t)name >> 16) & mask;
@@ -26,32 +47,61 @@ static struct lpy_pin *seek(struct lpy_pin *table, uint32_t mask, const PyObject
     return &table[i];
 }
 
-static void pin(lpy_session *session, PyObject *name, uint32_t id, bool *pinned)
+/* The id of a pinned name; `fresh` replaces what an earlier segment of this session (the parent's) called it. 0: not pinned. */
+static uint32_t pinned_id(lpy_session *session, const PyObject *name, uint32_t fresh)
 {
-    *pinned = false;
-    if (session->pin_count >= PIN_LIMIT)
-        return;
-    if (!session->pins || session->pin_count * 2 >= session->pin_mask) {
-        uint32_t mask = session->pins ? session->pin_mask * 2 + 1 : 255;
-        struct lpy_pin *table = calloc(mask + 1u, sizeof *table);
-        if (!table)
-            return;
-        for (uint32_t i = 0; session->pins && i <= session->pin_mask; i++)
-            if (session->pins[i].name)
-                *seek(table, mask, session->pins[i].name) = session->pins[i];
-        free(session->pins);
-        session->pins = table;
-        session->pin_mask = mask;
+    uint32_t id = 0;
+
+    lock_pins();
+    if (session->pins) {
+        struct lpy_pin *known = seek(session->pins, session->pin_mask, name);
+        if (known->name && fresh) {
+            known->id = fresh;
+            known->generation = session->core->generation;
+        }
+        if (known->name && known->generation == session->core->generation)
+            id = known->id;
     }
+    unlock_pins();
+    return id;
+}
+
+static bool make_room(lpy_session *session)
+{
+    if (session->pins && session->pin_count * 2 < session->pin_mask)
+        return true;
+    uint32_t mask = session->pins ? session->pin_mask * 2 + 1 : 255;
+    struct lpy_pin *table = calloc(mask + 1u, sizeof *table);
+    if (!table)
+        return false;
+    for (uint32_t i = 0; session->pins && i <= session->pin_mask; i++)
+        if (session->pins[i].name)
+            *seek(table, mask, session->pins[i].name) = session->pins[i];
+    free(session->pins);
+    session->pins = table;
+    session->pin_mask = mask;
+    return true;
+}
+
+static bool pin(lpy_session *session, PyObject *name, uint32_t id)
+{
+    bool pinned = false;
+
+    lock_pins();
     /* Eight identities a name: a program that builds the same name anew each time must not fill the table. */
-    if (id < sizeof session->identities) {
-        if (session->identities[id] >= 8)
-            return;
-        session->identities[id]++;
+    bool room = id >= sizeof session->identities || session->identities[id] < 8;
+    if (room && session->pin_count < PIN_LIMIT && make_room(session)) {
+        struct lpy_pin *place = seek(session->pins, session->pin_mask, name);
+        if (!place->name) {
+            *place = (struct lpy_pin){Py_NewRef(name), id, session->core->generation};
+            session->pin_count++;
+            if (id < sizeof session->identities)
+                session->identities[id]++;
+        }
+        pinned = true;
     }
-    *seek(session->pins, session->pin_mask, name) = (struct lpy_pin){Py_NewRef(name), id, session->core->generation};
-    session->pin_count++;
-    *pinned = true;
+    unlock_pins();
+    return pinned;
 }
 
 static bool warn(PyObject *message)
@@ -125,12 +175,10 @@ uint32_t lpy_name_id(lpy_session *session, PyObject *name, bool phase, bool *pin
     Py_ssize_t size;
     uint32_t id = 0;
 
-    if (session->pins) {
-        struct lpy_pin *known = seek(session->pins, session->pin_mask, name);
-        if (known->name && known->generation == session->core->generation) {
-            *pinned = true;
-            return known->id;
-        }
+    id = pinned_id(session, name, 0);
+    if (id) {
+        *pinned = true;
+        return id;
     }
     *pinned = false;
     const char *bytes = PyUnicode_AsUTF8AndSize(name, &size);
@@ -147,16 +195,8 @@ uint32_t lpy_name_id(lpy_session *session, PyObject *name, bool phase, bool *pin
     id = lp_name_find(session->core, bytes, (size_t)size);
     if (!id && (!phase || check_shape(session, name, bytes, (size_t)size)))
         id = lp_name_make(session->core, bytes, (size_t)size);
-    if (id && session->pins) {
-        struct lpy_pin *known = seek(session->pins, session->pin_mask, name);
-        if (known->name) { /* pinned by the parent of this process, or before: a new id */
-            known->id = id;
-            known->generation = session->core->generation;
-            *pinned = true;
-        }
-    }
-    if (id && !*pinned)
-        pin(session, name, id, pinned);
+    if (id)
+        *pinned = pinned_id(session, name, id) != 0 || pin(session, name, id);
     Py_XDECREF(encoded);
     return id;
 }

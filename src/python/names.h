@@ -10,6 +10,8 @@
 uint32_t lpy_name_id(lpy_session *session, PyObject *name, bool phase, bool *pinned);
 /* One RuntimeWarning at the first path beyond the limit. Runs Python. */
 void lpy_warn_fold(lpy_session *session, lp_found how, const char *path);
+/* In a forked child: what a thread of the parent held is nobody's. */
+void lpy_names_in_child(void);
 /* New reference; surrogates passed through. */
 PyObject *lpy_name_object(const char *bytes, size_t size);
 

@@ -47,7 +47,7 @@ static void forget_stale(PhaseObject *phase)
 
     phase->open = NULL;
     phase->context = NULL;
-    phase->missed = 0;
+    phase->missed = 1u << 30; /* how many there were cannot be told any more: further exits without entry are no misuse */
     Py_XDECREF(context);
 }
 
@@ -272,7 +272,7 @@ static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
         now = lp_ticks();
     }
     lp_recorder *core = session ? session->core : NULL;
-    lp_thread *th = core ? lpy_thread(core, lpy_context()) : NULL;
+    lp_thread *th = core && !lp_recorder_forked(core) ? lpy_thread(core, lpy_context()) : NULL;
     if (phase->open && (is_stale(phase) || !th)) {
         forget_stale(phase);
         return;
@@ -322,7 +322,7 @@ static inline void leave(PhaseObject *phase, uint64_t now, uint32_t how)
         return;
     }
     lp_recorder *core = session->core;
-    lp_thread *th = lp_thread_get(core, lpy_context());
+    lp_thread *th = lp_thread_leaving(core, lpy_context());
     if (LP_UNLIKELY(!th || phase->generation != core->generation || entry != th->top || entry->same)) {
         leave_slow(phase, now, how);
         return;
@@ -508,7 +508,7 @@ static int phase_clear(PyObject *self)
 
     while (phase->open && !is_stale(phase)) {
         lp_recorder *core = core_of(phase);
-        lp_thread *th = lp_thread_get(core, lpy_context());
+        lp_thread *th = lp_thread_leaving(core, lpy_context());
         if (!th || is_stale(phase))
             break;
         /* A scope that dies open: its frame was dropped, or nobody ever left it. */

@@ -73,8 +73,8 @@ bool lpy_io_read(lpy_session *session, bool thread, uint64_t io[LPY_IO_COUNT])
         errno = saved;
         return ok;
     }
-    /* In a forked child the open file is still the parent's. */
-    if (session->io_fd >= 0 && session->io_generation != session->core->generation)
+    /* In a forked child the open file is still the parent's, also before it records anything of its own. */
+    if (session->io_fd >= 0 && (session->io_generation != session->core->generation || lp_recorder_forked(session->core)))
         lpy_io_close(session);
     for (int attempt = 0; attempt < 2 && !ok; attempt++) {
         if (session->io_fd >= 0) {

@@ -1,5 +1,6 @@
 /* Recorder: the C base of lineprofiler.accounting.Profiler. */
 #include <string.h>
+#include <unistd.h>
 
 #include "python/convert.h"
 #include "python/lpy.h"
@@ -111,7 +112,9 @@ static PyObject *recorder_io(PyObject *self, PyObject *unused)
     bool known = session && lpy_io_read(session, false, io);
 
     (void)unused;
-    for (int i = 0; known && i < LPY_IO_COUNT; i++)
+    /* What a parent's snapshots moved is not in this process's counters. */
+    bool ours = known && session->id.pid == (int64_t)getpid();
+    for (int i = 0; ours && i < LPY_IO_COUNT; i++)
         io[i] -= session->own_io[i];
     if (session && session == recorder->past)
         lpy_io_close(session);

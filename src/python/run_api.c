@@ -102,8 +102,8 @@ static PyObject *from_source_extra(const lp_run *run)
     PyObject *list = PyList_New(0);
 
     for (uint32_t i = 0; list && i < run->source_extra_count; i++) {
-        PyObject *pair = Py_BuildValue("(NN)", lp_py_from_str(run->source_extra[i].key),
-                                       lp_py_from_str(run->source_extra[i].value));
+        PyObject *pair =
+            Py_BuildValue("(NN)", lp_py_from_str(run->source_extra[i].key), lp_py_from_str(run->source_extra[i].value));
         if (!pair || PyList_Append(list, pair) < 0)
             Py_CLEAR(list);
         Py_XDECREF(pair);
@@ -124,10 +124,9 @@ static PyObject *from_run(lp_run *run)
         put(dict, "host", lp_py_from_str(run->start_host)) &&
         put(dict, "source_commit", text_or_none(run->source_commit)) &&
         put(dict, "source_dirty", unknown_or(run->source_dirty)) &&
-        put(dict, "source_diff", text_or_none(run->source_diff)) &&
-        put(dict, "source_extra", from_source_extra(run)) &&
-        put(dict, "empty_reason", PyUnicode_FromString(run->empty_reason)) &&
-        put(dict, "unreadable", from_lost(run)) && put(dict, "tree", run->role_count ? lp_py_from_tree(tree) : PyList_New(0)) &&
+        put(dict, "source_diff", text_or_none(run->source_diff)) && put(dict, "source_extra", from_source_extra(run)) &&
+        put(dict, "empty_reason", PyUnicode_FromString(run->empty_reason)) && put(dict, "unreadable", from_lost(run)) &&
+        put(dict, "tree", run->role_count ? lp_py_from_tree(tree) : PyList_New(0)) &&
         put(dict, "workers", from_workers(run->workers, run->worker_count)) &&
         put(dict, "superseded", from_workers(run->superseded, run->superseded_count)))
         return dict;
@@ -145,11 +144,10 @@ static PyObject *load_run(PyObject *Py_UNUSED(module), PyObject *args)
 
     if (!PyArg_ParseTuple(args, "O&p:load_run", PyUnicode_FSConverter, &path, &adopt))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = lp_run_load(PyBytes_AS_STRING(path),
-                         (lp_run_options){.adopt = adopt != 0, .segments = true, .keep_workers = true}, &run, &error);
-    Py_END_ALLOW_THREADS
-    Py_DECREF(path);
+    Py_BEGIN_ALLOW_THREADS status =
+        lp_run_load(PyBytes_AS_STRING(path),
+                    (lp_run_options){.adopt = adopt != 0, .segments = true, .keep_workers = true}, &run, &error);
+    Py_END_ALLOW_THREADS Py_DECREF(path);
     if (status != LP_OK)
         return lp_py_raise(status, &error);
     data = from_run(run);
@@ -271,11 +269,9 @@ static PyObject *render_data(PyObject *data, const face *as)
     if (!run)
         return NULL;
     lp_sink_open_memory(&sink);
-    Py_BEGIN_ALLOW_THREADS
-    status = render_run(run, as, &sink);
+    Py_BEGIN_ALLOW_THREADS status = render_run(run, as, &sink);
     lp_run_free(run);
-    Py_END_ALLOW_THREADS
-    return from_sink(&sink, status);
+    Py_END_ALLOW_THREADS return from_sink(&sink, status);
 }
 
 static PyObject *render_text(PyObject *Py_UNUSED(module), PyObject *args)
@@ -286,9 +282,11 @@ static PyObject *render_text(PyObject *Py_UNUSED(module), PyObject *args)
 
     if (!PyArg_ParseTuple(args, "OIpppp:render_text", &data, &width, &color, &utf8, &all, &samples))
         return NULL;
-    return render_data(data, &(face){.samples = samples != 0,
-                                     .text = {.width = width, .color = color != 0, .utf8 = utf8 != 0, .all = all != 0,
-                                              .samples = samples != 0}});
+    return render_data(
+        data,
+        &(face){.samples = samples != 0,
+                .text = {
+                    .width = width, .color = color != 0, .utf8 = utf8 != 0, .all = all != 0, .samples = samples != 0}});
 }
 
 static PyObject *report_json(PyObject *Py_UNUSED(module), PyObject *args)
@@ -314,13 +312,12 @@ static PyObject *report_file(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     const face as = {.json = json != 0, .samples = true, .text = {.utf8 = true, .samples = true}};
     lp_sink_open_memory(&sink);
-    Py_BEGIN_ALLOW_THREADS
-    status = lp_run_load(PyBytes_AS_STRING(path), (lp_run_options){.adopt = true, .segments = true}, &run, &error);
+    Py_BEGIN_ALLOW_THREADS status =
+        lp_run_load(PyBytes_AS_STRING(path), (lp_run_options){.adopt = true, .segments = true}, &run, &error);
     if (status == LP_OK)
         status = render_run(run, &as, &sink);
     lp_run_free(run);
-    Py_END_ALLOW_THREADS
-    Py_DECREF(path);
+    Py_END_ALLOW_THREADS Py_DECREF(path);
     if (status != LP_OK) {
         lp_sink_free(&sink);
         return lp_py_raise(status, &error);
@@ -331,7 +328,7 @@ static PyObject *report_file(PyObject *Py_UNUSED(module), PyObject *args)
 /* --- comparisons --- */
 
 typedef struct pair { /* two trees and what comes of them */
-    lp_arena *arena; /* owned */
+    lp_arena *arena;  /* owned */
     lp_tree a, b;
     lp_comparison *comparison; /* owned */
 } pair;
@@ -421,8 +418,8 @@ static PyObject *comparison_json(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *text = NULL;
     if (pair_make(a, b, &of)) {
         lp_sink_open_memory(&sink);
-        lp_status status = lp_render_comparison_json(of.comparison, PyBytes_AS_STRING(label_a),
-                                                     PyBytes_AS_STRING(label_b), &sink);
+        lp_status status =
+            lp_render_comparison_json(of.comparison, PyBytes_AS_STRING(label_a), PyBytes_AS_STRING(label_b), &sink);
         lp_status flushed = lp_sink_flush(&sink);
         text = from_sink(&sink, status == LP_OK ? flushed : status);
         pair_free(&of);
@@ -434,10 +431,10 @@ static PyObject *comparison_json(PyObject *Py_UNUSED(module), PyObject *args)
 
 /* --- the command --- */
 
-typedef struct stream { /* a Python stream behind a sink */
-    PyObject *write;         /* borrowed: a callable that takes a str */
-    PyThreadState **saved;   /* borrowed: of the thread that runs the command, while it runs without the GIL */
-    char rest[4];            /* a character that the sink's buffer cut in two */
+typedef struct stream {    /* a Python stream behind a sink */
+    PyObject *write;       /* borrowed: a callable that takes a str */
+    PyThreadState **saved; /* borrowed: of the thread that runs the command, while it runs without the GIL */
+    char rest[4];          /* a character that the sink's buffer cut in two */
     size_t rest_size;
 } stream;
 

@@ -71,6 +71,8 @@ static bool open_segment(void *user, lp_recorder *core)
     lp_error error = {0};
     int dirfd = -1;
 
+    if (core->child)
+        lpy_names_in_child();
     if (!session->private)
         describe(session);
     snprintf(run, sizeof run, "%.*s", (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
@@ -109,6 +111,7 @@ static bool open_segment(void *user, lp_recorder *core)
     note_error(session, &error);
     session->generation = 0;
     session->write_failures = 0;
+    memset(session->own_io, 0, sizeof session->own_io); /* of a parent */
     set_due(session);
     return true;
 }

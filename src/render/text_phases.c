@@ -409,29 +409,32 @@ void lp__text_io(lp_text *text)
     }
 }
 
+/* As many workers as one line holds; all of them, on several, with --all. */
 static void put_open_where(lp_text *text, const lp_report_open *open)
 {
     lp_line *line = &text->line;
-    unsigned indent = line->column;
+    unsigned indent = line->column, more = 12; /* columns of ", 4095 more" and a little */
     char label[LP_LABEL_SIZE];
 
     for (uint32_t i = 0; i < open->worker_count; i++) {
+        bool last = i + 1 == open->worker_count;
         lp__text_worker(text, &text->report->run->workers[open->workers[i]], label);
-        unsigned room = line->width - line->column;
-        if (i > 0 && i + 1 < open->worker_count && lp_text_columns(label) + 16 > room && !text->options.all) {
+        unsigned need = lp_text_columns(label) + (i > 0 ? 2 : 0);
+        if (i > 0 && !text->options.all && line->column + need + (last ? 0 : more) > line->width) {
             lp_line_format(line, ", %u more", open->worker_count - i);
             break;
         }
         if (i > 0)
             lp_line_put(line, ",");
-        if (i > 0 && line->column + 2 + lp_text_columns(label) > line->width) {
+        if (i > 0 && line->column + need > line->width) {
             lp_line_end(line);
             lp_line_to(line, indent);
         } else if (i > 0) {
             lp_line_put(line, " ");
         }
         lp_str name = {label, strlen(label)};
-        lp_line_name(line, &name, 1, line->width - line->column, LP_CUT_LEFT);
+        unsigned room = line->width - line->column;
+        lp_line_name(line, &name, 1, last || text->options.all || room < more + 8 ? room : room - more, LP_CUT_LEFT);
     }
     lp_line_end(line);
 }
@@ -440,7 +443,7 @@ static void put_open_kind(lp_text *text, lp_life life, const char *title, const 
 {
     const lp_report *report = text->report;
     lp_line *line = &text->line;
-    unsigned label = line->width > 100 ? 44 : 30;
+    unsigned label = line->width > 100 ? 44 : line->width < 76 ? 20 : 30;
     uint32_t rows = 0, hidden = 0;
 
     for (uint32_t i = 0; i < report->open_count; i++) {

@@ -88,23 +88,32 @@ static lp_status take(const lp__image *image, unsigned char **bytes, size_t *had
     return LP_OK;
 }
 
+/* How much there is to copy. The caller of lp_segment_read_memory may have looked at `used` before it grew. */
+static size_t extent(const lp__image *image, const lp_seg_header *header)
+{
+    bool beyond = image->fd < 0 && image->moving && header->used > image->memory_size;
+    return beyond ? image->memory_size : header->used;
+}
+
 lp_status lp__image_take(lp__image *image, lp_error *error)
 {
-    lp_seg_header header;
+    lp_seg_header header = {0};
     lp_status status = lp__image_header(image, &header, error);
+    size_t size = extent(image, &header);
 
     image->bytes = image->first = NULL;
     image->size = image->first_size = 0;
     if (status == LP_OK && image->moving)
-        status = take(image, &image->first, &image->first_size, header.used, error);
+        status = take(image, &image->first, &image->first_size, size, error);
     if (status == LP_OK)
-        status = take(image, &image->bytes, &image->size, header.used, error);
+        status = take(image, &image->bytes, &image->size, size, error);
     /* A link in the copy may lead to a block that was published meanwhile. */
     for (int i = 0; i < EXTENSIONS && status == LP_OK && image->moving; i++) {
         status = lp__image_header(image, &header, error);
-        if (status != LP_OK || header.used <= image->size)
+        size = extent(image, &header);
+        if (status != LP_OK || size <= image->size)
             break;
-        status = take(image, &image->bytes, &image->size, header.used, error);
+        status = take(image, &image->bytes, &image->size, size, error);
     }
     if (status != LP_OK)
         lp__image_free(image);
