@@ -67,8 +67,8 @@ static int run(const lp_cli_call *call)
 const lp_cli_command lp__cli_compare = {
     .name = "compare",
     .summary = "two runs phase by phase: what got slower, what is new",
-    .details = "Compares the mean and the median of an entry of every phase, over all roles: what is in one run only\n"
-               "first, then the largest regression first.",
+    .details = "Compares the mean and the median of an entry of every phase, over all roles:\n"
+               "what is in one run only first, then the largest regression first.",
     .arguments = {"RUN_A", "RUN_B"},
     .options = options,
     .option_count = sizeof options / sizeof *options,

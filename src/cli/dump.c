@@ -86,8 +86,8 @@ static int run(const lp_cli_call *call)
 const lp_cli_command lp__cli_dump = {
     .name = "dump",
     .summary = "one of our files as plain text",
-    .details = "Prints a snapshot (w_*.snap) or a segment (below /dev/shm) as plain text, one fact a line, complete and in\n"
-               "a fixed order: made for diff and for tests.",
+    .details = "Prints a snapshot (w_*.snap) or a segment (below /dev/shm) as plain text, one\n"
+               "fact a line, complete and in a fixed order: made for diff and for tests.",
     .arguments = {"FILE"},
     .options = options,
     .option_count = sizeof options / sizeof *options,

@@ -56,8 +56,9 @@ static int run(const lp_cli_call *call)
 const lp_cli_command lp__cli_report = {
     .name = "report",
     .summary = "where a run spent its time, phase by phase",
-    .details = "Merges the processes of a run, finished, dead or still running, and shows where they spent their\n"
-               "time. The directory is the one that the program was told to write (run_dir=, LINEPROFILER_RUN_DIR).",
+    .details = "Merges the processes of a run, finished, dead or still running, and shows\n"
+               "where they spent their time. RUN_DIR is the directory that the program was\n"
+               "told to write (run_dir=, LINEPROFILER_RUN_DIR).",
     .arguments = {"RUN_DIR"},
     .options = options,
     .option_count = sizeof options / sizeof *options,

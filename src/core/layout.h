@@ -200,6 +200,7 @@ typedef struct lp_seg_thread {
     int64_t tid;         /* kernel id; 0: the thread has ended and the arena waits for the next one */
     uint64_t attached;   /* how many threads have used this arena */
     uint64_t since;      /* ticks */
+    uint64_t seen;       /* ticks: it recorded then; at most 10 ms of recording older than its last phase */
     lp_seg_undo undo;
 } lp_seg_thread;
 

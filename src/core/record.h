@@ -126,8 +126,10 @@ struct lp_recorder {
     uint64_t mult;
     lp_cpu_kind cpu;
     lp_moment start;
+    _Atomic uint64_t moment_due; /* ticks: when `mult` is refined next */
     lp_segment segment;
     lp_hooks hooks;
+    atomic_flag moment_lock;    /* one thread stores the clock's moment */
     atomic_flag lock;           /* of everything below; cold paths only */
     struct lp__names *names;
     struct lp__paths *paths;

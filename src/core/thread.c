@@ -74,6 +74,7 @@ lp_recorder *lp_recorder_new(const lp_hooks *hooks)
     recorder->hooks = *hooks;
     atomic_store(&recorder->due, UINT64_MAX);
     atomic_flag_clear(&recorder->lock);
+    atomic_flag_clear(&recorder->moment_lock);
     do
         recorder->next = atomic_load(&all);
     while (!atomic_compare_exchange_weak(&all, &recorder->next, recorder));
@@ -96,6 +97,7 @@ lp_status lp_recorder_begin(lp_recorder *recorder)
     atomic_store(&recorder->io_threads, 0);
     atomic_store(&recorder->io_arrivals, 0);
     lp_clock_moment(&recorder->start);
+    atomic_store(&recorder->moment_due, recorder->start.ticks + (uint64_t)(((unsigned __int128)10000000u << 32) / recorder->mult));
     header->clock.kind = lp__clock_kind;
     header->clock.cpu = recorder->measure_cpu ? recorder->cpu : LP_CPU_NONE;
     header->clock.mult = recorder->mult;
@@ -116,6 +118,8 @@ void lp_recorder_moment(lp_recorder *recorder, lp_moment *now)
     lp_clock_moment(now);
     if (!recorder->segment.base)
         return;
+    if (atomic_flag_test_and_set(&recorder->moment_lock))
+        return; /* another thread stores one just now */
     lp_seg_clock *clock = &lp_segment_header(&recorder->segment)->clock;
     uint64_t mult = lp_clock_mult(&recorder->start, now, recorder->mult);
     __atomic_store_n(&recorder->mult, mult, __ATOMIC_RELAXED);
@@ -124,6 +128,7 @@ void lp_recorder_moment(lp_recorder *recorder, lp_moment *now)
     clock->mult = mult;
     clock->last = *now;
     __atomic_store_n(&clock->last_done, clock->last_begun, __ATOMIC_RELEASE);
+    atomic_flag_clear(&recorder->moment_lock);
 }
 
 /* Takes `th` off the calling thread's list; false: it is another thread's. */
@@ -185,6 +190,7 @@ static void retire(lp_thread *th)
     }
     lp_recorder_lock(recorder);
     __atomic_store_n(&th->go, 0, __ATOMIC_RELEASE);
+    th->seg->seen = lp_ticks();
     __atomic_store_n(&th->seg->tid, 0, __ATOMIC_RELEASE);
     th->attached = false;
     th->context = th->around = NULL;
@@ -321,7 +327,7 @@ static lp_thread *attach(lp_recorder *recorder)
     th->away = th->starved = th->unsplit = 0;
     if (th->detector.split)
         lp_segment_header(&recorder->segment)->clock.split = 1;
-    th->seg->since = lp_ticks();
+    th->seg->since = th->seg->seen = lp_ticks();
     th->seg->attached++;
     __atomic_store_n(&th->seg->tid, (int64_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
     th->next = lp__current;
@@ -331,13 +337,27 @@ static lp_thread *attach(lp_recorder *recorder)
 
 /* ---- the CPU clock ------------------------------------------------------------------------------------------------ */
 
+/* Once a second of recording: a longer baseline for ticks -> ns, and a moment that a reader of a dead process can go by. */
+static void refine(lp_recorder *recorder, uint64_t now)
+{
+    uint64_t due = atomic_load_explicit(&recorder->moment_due, memory_order_relaxed);
+    lp_moment moment;
+
+    if (now < due || !atomic_compare_exchange_strong(&recorder->moment_due, &due, UINT64_MAX))
+        return;
+    lp_recorder_moment(recorder, &moment);
+    atomic_store(&recorder->moment_due, moment.ticks + (uint64_t)(((unsigned __int128)1000000000u << 32) / recorder->mult));
+}
+
 void lp__look_at_cpu(lp_thread *th, uint64_t now)
 {
     lp_detector *detector = &th->detector;
     lp_recorder *recorder = th->recorder;
     int saved = errno;
 
+    refine(recorder, now);
     th->mult = __atomic_load_n(&recorder->mult, __ATOMIC_RELAXED);
+    th->seg->seen = now;
     if (now >= atomic_load_explicit(&recorder->due, memory_order_relaxed))
         __atomic_store_n(&th->go, 0, __ATOMIC_RELEASE); /* the next step goes through lp__thread_sync, which writes */
     if (!recorder->measure_cpu) {
@@ -560,6 +580,7 @@ static void in_child(lp_recorder *recorder)
     recorder->child = true;
     recorder->generation++;
     atomic_flag_clear(&recorder->lock);
+    atomic_flag_clear(&recorder->moment_lock);
     atomic_store(&recorder->busy, 0);
     atomic_store(&recorder->due, UINT64_MAX);
     lp_segment_forget(&recorder->segment);

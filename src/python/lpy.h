@@ -86,6 +86,7 @@ int lpy_recorder_init(PyObject *module);
 /* session.c: may be called without the GIL where said */
 lpy_session *lpy_session_open(PyObject *config);           /* NULL with an exception */
 void lpy_session_asked(lpy_session *session, PyObject *name); /* "asked for, not recorded" */
+void lpy_session_name_threads(lpy_session *session);       /* the names that threads have now */
 void lpy_session_close(lpy_session *session);              /* last snapshot, adoption, segment removed. Releases the GIL */
 lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_error *error); /* without the GIL is fine */
 lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error *error);      /* own tree, now */

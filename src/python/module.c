@@ -59,11 +59,14 @@ static PyMethodDef methods[] = {
 
 static int module_exec(PyObject *module)
 {
-    if (lpy.recorder_type) {
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
         PyErr_SetString(PyExc_ImportError, "lineprofiler records the main interpreter only");
         return -1;
     }
-    if (lpy_context_init(module) < 0 || lpy_recorder_init(module) < 0 || lpy_phase_init(module) < 0)
+    /* A program that drops the module from sys.modules and imports it again gets the same types and the same installed one. */
+    if (!lpy.recorder_type && (lpy_context_init(module) < 0 || lpy_recorder_init(module) < 0 || lpy_phase_init(module) < 0))
+        return -1;
+    if (PyModule_AddObjectRef(module, "Recorder", (PyObject *)lpy.recorder_type) < 0)
         return -1;
     if (PyModule_AddFunctions(module, lp_py_run_methods) < 0)
         return -1;

@@ -73,6 +73,7 @@ static PyObject *recorder_snapshot(PyObject *self, PyObject *unused)
 
     (void)unused;
     if (session && session->core->recording && !lp_recorder_forked(session->core)) {
+        lpy_session_name_threads(session);
         Py_BEGIN_ALLOW_THREADS
         status = lpy_session_snapshot(session, false, false, &error);
         Py_END_ALLOW_THREADS
@@ -91,6 +92,7 @@ static PyObject *recorder_worker(PyObject *self, PyObject *unused)
     if (!session && recorder->past && recorder->past->last)
         return lp_py_from_worker(recorder->past->last);
     if (session && session->core->recording && !lp_recorder_forked(session->core)) {
+        lpy_session_name_threads(session);
         lp_status status = lpy_session_worker(session, &worker, &error);
         if (status != LP_OK)
             return lp_py_raise(status, &error);
@@ -252,7 +254,6 @@ static PyType_Spec recorder_spec = {"lineprofiler._lineprofiler.Recorder", sizeo
 int lpy_recorder_init(PyObject *module)
 {
     lpy.recorder_type = (PyTypeObject *)PyType_FromSpec(&recorder_spec);
-    if (!lpy.recorder_type)
-        return -1;
-    return PyModule_AddObjectRef(module, "Recorder", (PyObject *)lpy.recorder_type);
+    (void)module;
+    return lpy.recorder_type ? 0 : -1;
 }

@@ -171,6 +171,7 @@ static void overdue(void *user, lp_recorder *core)
     lp_error error = {0};
 
     (void)core;
+    lpy_session_name_threads(session);
     /* Other threads run on while the disk works; they record into their own arenas. */
     Py_BEGIN_ALLOW_THREADS
     lpy_session_snapshot(session, false, false, &error);
@@ -178,33 +179,82 @@ static void overdue(void *user, lp_recorder *core)
     set_due(session);
 }
 
+/* threading._active, borrowed from the module; NULL without an exception. threading.current_thread() would invent a thread object
+ * for a foreign thread: look without touching. */
+static PyObject *active_threads(bool *loaded)
+{
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *threading = modules ? PyDict_GetItemString(modules, "threading") : NULL;
+    PyObject *active = threading ? PyObject_GetAttrString(threading, "_active") : NULL;
+
+    *loaded = threading != NULL;
+    if (active && !PyDict_Check(active))
+        Py_CLEAR(active);
+    PyErr_Clear();
+    return active;
+}
+
+static uint32_t name_of_thread(lpy_session *session, PyObject *thread)
+{
+    PyObject *name = PyObject_GetAttrString(thread, "name");
+    uint32_t id = 0;
+    bool pinned;
+
+    if (name && PyUnicode_Check(name))
+        id = lpy_name_id(session, name, false, &pinned);
+    Py_XDECREF(name);
+    PyErr_Clear();
+    return id;
+}
+
 static uint32_t thread_name(void *user, lp_recorder *core)
 {
     lpy_session *session = user;
     PyObject *type, *value, *traceback;
     uint32_t id = 0;
+    bool loaded;
 
+    (void)core;
     PyErr_Fetch(&type, &value, &traceback);
-    /* threading.current_thread() would invent a thread object for a foreign thread: look without touching. */
-    PyObject *modules = PyImport_GetModuleDict();
-    PyObject *threading = modules ? PyDict_GetItemString(modules, "threading") : NULL;
-    PyObject *active = threading ? PyObject_GetAttrString(threading, "_active") : NULL;
+    PyObject *active = active_threads(&loaded);
     PyObject *key = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
-    PyObject *thread = active && key && PyDict_Check(active) ? PyDict_GetItem(active, key) : NULL;
-    PyObject *name = thread ? PyObject_GetAttrString(thread, "name") : NULL;
-    if (!name && !threading)
-        name = PyUnicode_FromString("MainThread"); /* threading is not even loaded */
-    if (name && PyUnicode_Check(name)) {
-        bool pinned;
-        id = lpy_name_id(session, name, false, &pinned);
-    }
-    Py_XDECREF(name);
+    PyObject *thread = active && key ? PyDict_GetItem(active, key) : NULL; /* borrowed */
+    if (thread)
+        id = name_of_thread(session, thread);
+    else if (!loaded)
+        id = lp_name_make(session->core, "MainThread", 10); /* threading is not even loaded */
     Py_XDECREF(key);
     Py_XDECREF(active);
     PyErr_Clear();
     PyErr_Restore(type, value, traceback);
-    (void)core;
     return id;
+}
+
+/* A thread may have been named after its first phase: before each reading, the names that threads have now. */
+void lpy_session_name_threads(lpy_session *session)
+{
+    lp_recorder *core = session->core;
+    PyObject *key, *thread;
+    Py_ssize_t at = 0;
+    bool loaded;
+
+    if (!core->thread_names || !core->recording || lp_recorder_forked(core))
+        return;
+    PyObject *active = active_threads(&loaded);
+    PyObject *copy = active ? PyDict_Copy(active) : NULL; /* threads come and go while Python runs */
+    while (copy && PyDict_Next(copy, &at, &key, &thread)) {
+        PyObject *native = PyObject_GetAttrString(thread, "native_id");
+        long long tid = native && PyLong_Check(native) ? PyLong_AsLongLong(native) : 0;
+        uint32_t id = tid > 0 ? name_of_thread(session, thread) : 0;
+        for (uint32_t i = 0; id && i < core->thread_count; i++)
+            if (core->threads[i]->attached && core->threads[i]->seg->tid == tid)
+                core->threads[i]->name = core->threads[i]->seg->name = id;
+        Py_XDECREF(native);
+        PyErr_Clear();
+    }
+    Py_XDECREF(copy);
+    Py_XDECREF(active);
+    PyErr_Clear();
 }
 
 /* ---- config ------------------------------------------------------------------------------------------------------- */
@@ -425,6 +475,7 @@ void lpy_session_close(lpy_session *session)
 {
     lp_error error = {0};
 
+    lpy_session_name_threads(session);
     if (session->core->recording && !lp_recorder_forked(session->core))
         lpy_session_worker(session, &session->last, &error); /* merged_tree() still answers */
     Py_BEGIN_ALLOW_THREADS

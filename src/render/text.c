@@ -289,8 +289,8 @@ static void put_empty_reason(lp_text *text)
     lp_inert(where, sizeof where, &run->directory, 1, 60, LP_CUT_LEFT, text->line.utf8);
     if (strcmp(run->empty_reason, "missing") == 0)
         snprintf(words, sizeof words,
-                 "No run directory %s %s does not exist. Give the directory that the program was told to write "
-                 "(run_dir=, or LINEPROFILER_RUN_DIR; \"profile\" below its working directory by default).",
+                 "No run directory %s there is no directory %s. Give the one that the program was told to write (run_dir= or "
+                 "LINEPROFILER_RUN_DIR; by default \"profile\" in its working directory).",
                  dash, where);
     else
         snprintf(words, sizeof words,

@@ -9,7 +9,7 @@
 
 #include "store/model.h"
 
-#define LP_UNIT_SIZE 64
+#define LP_UNIT_SIZE 96
 typedef char lp_unit[LP_UNIT_SIZE];
 
 char *lp_unit_ns(lp_unit out, double ns);        /* 0ns 2.5ns 999ns 1.2us 100.0us 1.5ms 1.00s 59.90s 1m 01s 1h 00m 72h 00m */

@@ -6,11 +6,11 @@
 
 #include "store/model.h"
 
-lp_arena *lp_arena_new(void);                                 /* owned by the caller; NULL without memory */
-void lp_arena_free(lp_arena *arena);                          /* NULL is allowed */
-void *lp_arena_take(lp_arena *arena, size_t size);            /* owned by the arena; NULL without memory */
+lp_arena *lp_arena_new(void);                      /* owned by the caller; NULL without memory */
+void lp_arena_free(lp_arena *arena);               /* NULL is allowed */
+void *lp_arena_take(lp_arena *arena, size_t size); /* owned by the arena; NULL without memory */
 /* Copies bytes; the copy is followed by a NUL that is not counted. data == NULL without memory. */
 lp_str lp_arena_str(lp_arena *arena, const void *data, size_t size);
-size_t lp_arena_bytes(const lp_arena *arena);                 /* taken from the system */
+size_t lp_arena_bytes(const lp_arena *arena); /* taken from the system */
 
 #endif

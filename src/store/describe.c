@@ -120,21 +120,34 @@ static const char *text_of(const char *name)
 
 static void describe_launcher(lp_arena *arena, lp_identity *id)
 {
-    static const char *const ranks[] = {"SLURM_PROCID", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK",
-                                        "PMIX_RANK", "FLUX_TASK_RANK", NULL};
-    static const char *const local_ranks[] = {"SLURM_LOCALID", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
-                                              "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "FLUX_TASK_LOCAL_ID", NULL};
-    static const char *const sizes[] = {"SLURM_NTASKS", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
-                                        "MV2_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", NULL};
+    static const char *const ranks[] = {"SLURM_PROCID",        "RANK",      "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                        "MV2_COMM_WORLD_RANK", "PMIX_RANK", "FLUX_TASK_RANK",       NULL};
+    static const char *const local_ranks[] = {"SLURM_LOCALID",
+                                              "LOCAL_RANK",
+                                              "OMPI_COMM_WORLD_LOCAL_RANK",
+                                              "MPI_LOCALRANKID",
+                                              "MV2_COMM_WORLD_LOCAL_RANK",
+                                              "FLUX_TASK_LOCAL_ID",
+                                              NULL};
+    static const char *const sizes[] = {
+        "SLURM_NTASKS", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", NULL};
     static const char *const jobs[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "RAY_JOB_ID", NULL};
     /* who started this process: the nearest launcher first, then the batch system around it */
     static const struct {
         const char *variable, *name;
     } launchers[] = {
-        {"TORCHELASTIC_RUN_ID", "torchrun"}, {"OMPI_COMM_WORLD_RANK", "openmpi"}, {"MV2_COMM_WORLD_RANK", "mvapich2"},
-        {"PMI_RANK", "mpich"},               {"DASK_PARENT", "dask"},             {"RAY_JOB_ID", "ray"},
-        {"RAY_RAYLET_PID", "ray"},           {"SLURM_PROCID", "slurm"},           {"FLUX_TASK_RANK", "flux"},
-        {"PBS_JOBID", "pbs"},                {"LSB_JOBID", "lsf"},                {"SLURM_JOB_ID", "slurm"},
+        {"TORCHELASTIC_RUN_ID", "torchrun"},
+        {"OMPI_COMM_WORLD_RANK", "openmpi"},
+        {"MV2_COMM_WORLD_RANK", "mvapich2"},
+        {"PMI_RANK", "mpich"},
+        {"DASK_PARENT", "dask"},
+        {"RAY_JOB_ID", "ray"},
+        {"RAY_RAYLET_PID", "ray"},
+        {"SLURM_PROCID", "slurm"},
+        {"FLUX_TASK_RANK", "flux"},
+        {"PBS_JOBID", "pbs"},
+        {"LSB_JOBID", "lsf"},
+        {"SLURM_JOB_ID", "slurm"},
         {"FLUX_JOB_ID", "flux"},
     };
 
@@ -198,8 +211,10 @@ static void describe_hardware(lp_hardware *hardware)
     struct sysinfo info;
     long threads = sysconf(_SC_NPROCESSORS_ONLN);
 
-    *hardware = (lp_hardware){.cpu_cores = LP_UNKNOWN_I64, .cpu_threads = threads > 0 ? threads : LP_UNKNOWN_I64,
-                              .cpu_affinity = count_affinity(), .ram_total = LP_UNKNOWN_I64};
+    *hardware = (lp_hardware){.cpu_cores = LP_UNKNOWN_I64,
+                              .cpu_threads = threads > 0 ? threads : LP_UNKNOWN_I64,
+                              .cpu_affinity = count_affinity(),
+                              .ram_total = LP_UNKNOWN_I64};
     if (threads > 0)
         hardware->cpu_cores = count_cores(threads);
     if (sysinfo(&info) == 0)

@@ -5,12 +5,13 @@
 
 #include "store/model.h"
 
-/* host, boot_id, uuid (new, from getrandom), pid, pid_start, started_ns, namespaces, launcher variables, platform, hardware. */
+/* host, boot_id, uuid (new, from getrandom), pid, pid_start, started_ns, namespaces, launcher variables, platform,
+ * hardware; other fields stay. */
 lp_status lp_describe_process(lp_arena *arena, lp_identity *id);
 /* source_commit of the repository that holds `directory` (nearest ancestor with .git): HEAD, packed refs, worktrees
  * (gitdir files, commondir), detached heads, sha1 and sha256. */
 lp_status lp_describe_source(lp_arena *arena, const char *directory, lp_identity *id);
 lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id); /* device and inode */
-int64_t lp_describe_pid_start(int64_t pid);  /* /proc/<pid>/stat field 22, LP_UNKNOWN_I64 if gone */
+int64_t lp_describe_pid_start(int64_t pid); /* /proc/<pid>/stat field 22, LP_UNKNOWN_I64 if gone */
 
 #endif

@@ -32,20 +32,14 @@ lp_status lp__status_of(int sys)
 {
     switch (sys) {
     case ENOENT:
-    case ENOTDIR:
-        return LP_E_MISSING;
-    case ENOMEM:
-        return LP_E_MEMORY;
+    case ENOTDIR: return LP_E_MISSING;
+    case ENOMEM: return LP_E_MEMORY;
     case ENOSPC:
     case EDQUOT:
-    case EFBIG:
-        return LP_E_FULL;
-    case ELOOP:
-        return LP_E_UNSAFE;
-    case EWOULDBLOCK:
-        return LP_E_BUSY;
-    default:
-        return LP_E_IO;
+    case EFBIG: return LP_E_FULL;
+    case ELOOP: return LP_E_UNSAFE;
+    case EWOULDBLOCK: return LP_E_BUSY;
+    default: return LP_E_IO;
     }
 }
 

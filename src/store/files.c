@@ -72,7 +72,8 @@ long lp__read_text(int dirfd, const char *path, char *buffer, size_t limit)
     return (long)done;
 }
 
-lp_status lp__read_file(int dirfd, const char *path, const char *name, unsigned char **data, size_t *size, lp_error *error)
+lp_status lp__read_file(int dirfd, const char *path, const char *name, unsigned char **data, size_t *size,
+                        lp_error *error)
 {
     int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     unsigned char *bytes = NULL;
@@ -170,8 +171,8 @@ void lp__safe_name(char *out, size_t room, lp_str text)
 
     for (size_t i = 0; i < size; i++) {
         char c = text.data[i];
-        bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-                     c == '-';
+        bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
+                     c == '_' || c == '-';
         out[i] = plain ? c : '_';
     }
     out[size] = '\0';

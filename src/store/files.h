@@ -9,11 +9,12 @@
 /* All of `size` bytes at `offset`, or as many as there are: *got. false: errno says why. */
 bool lp__read_at(int fd, void *data, size_t size, uint64_t offset, size_t *got);
 bool lp__write_all(int fd, const void *data, size_t size);
-/* Up to `limit` bytes of a file into `buffer` (terminated: buffer has limit + 1). Bytes read, -1 if it cannot be opened. For
- * the small text files of /proc, /sys and .git. `dirfd` may be AT_FDCWD. */
+/* Up to `limit` bytes of a file into `buffer` (terminated: buffer has limit + 1). Bytes read, -1 if it cannot be
+ * opened. For the small text files of /proc, /sys and .git. `dirfd` may be AT_FDCWD. */
 long lp__read_text(int dirfd, const char *path, char *buffer, size_t limit);
 /* The whole file; *data is owned (free). LP_E_LIMIT beyond LP__FILE_MAX, LP_E_FOREIGN if it is no regular file. */
-lp_status lp__read_file(int dirfd, const char *path, const char *name, unsigned char **data, size_t *size, lp_error *error);
+lp_status lp__read_file(int dirfd, const char *path, const char *name, unsigned char **data, size_t *size,
+                        lp_error *error);
 
 /* Directory below `dirfd`, never through a symbolic link; made with `mode` & ~umask if `make` and missing. -1: errno. */
 int lp__open_folder(int dirfd, const char *path, bool make, unsigned mode);

@@ -11,8 +11,8 @@
 #include "store/describe.h"
 #include "store/files.h"
 
-#define REF_ROOM 1024        /* bytes of HEAD, a loose reference, a gitdir file */
-#define CHAIN_MAX 5          /* symbolic references in a row: git's own limit */
+#define REF_ROOM 1024 /* bytes of HEAD, a loose reference, a gitdir file */
+#define CHAIN_MAX 5   /* symbolic references in a row: git's own limit */
 #define ANCESTORS_MAX 128
 #define PACKED_MAX (64u << 20)
 
@@ -99,7 +99,8 @@ static bool resolve(int git, int common, char *hash)
             return false;
         memcpy(ref, target, strlen(target) + 1);
         /* refs/worktree and refs/bisect belong to one work tree, all others to the repository */
-        if (lp__read_text(git, ref, text, sizeof text - 1) <= 0 && lp__read_text(common, ref, text, sizeof text - 1) <= 0)
+        if (lp__read_text(git, ref, text, sizeof text - 1) <= 0 &&
+            lp__read_text(common, ref, text, sizeof text - 1) <= 0)
             return find_packed(common, ref, hash);
     }
     return false;

@@ -197,8 +197,8 @@ lp_status lp_identity_decode(const void *data, size_t size, lp_arena *arena, lp_
     lp_identity made;
 
     if (!lp__get_identity(&wire, arena, &made))
-        return lp__fail(error, wire.cut ? LP_E_TRUNCATED : LP_E_DAMAGED, "identity",
-                        (uint64_t)(wire.where - wire.base), wire.problem);
+        return lp__fail(error, wire.cut ? LP_E_TRUNCATED : LP_E_DAMAGED, "identity", (uint64_t)(wire.where - wire.base),
+                        wire.problem);
     *id = made;
     return LP_OK;
 }

@@ -11,14 +11,14 @@
 #include "store/model.h"
 
 /* Limits of everything that is read. Larger is LP_E_LIMIT or damaged, whatever the file claims. */
-#define LP__SNAPSHOT_VERSION 1u      /* of proto/lineprofiler.proto */
-#define LP__FILE_MAX (256u << 20)    /* bytes of a snapshot or a segment */
-#define LP__NAME_MAX (1u << 20)      /* bytes of one text */
+#define LP__SNAPSHOT_VERSION 1u   /* of proto/lineprofiler.proto */
+#define LP__FILE_MAX (256u << 20) /* bytes of a snapshot or a segment */
+#define LP__NAME_MAX (1u << 20)   /* bytes of one text */
 #define LP__PHASES_MAX (1u << 20)
-#define LP__DEPTH_MAX 64u            /* the recorder folds at 32; a level of threads may come on top */
-#define LP__COUNTERS_MAX 4096u       /* of one phase */
+#define LP__DEPTH_MAX 64u      /* the recorder folds at 32; a level of threads may come on top */
+#define LP__COUNTERS_MAX 4096u /* of one phase */
 #define LP__COUNTERS_TOTAL (1u << 20)
-#define LP__LIST_MAX (1u << 16)      /* arguments, options, open phases, … */
+#define LP__LIST_MAX (1u << 16) /* arguments, options, open phases, … */
 
 static const lp_str lp__empty = {"", 0};
 
@@ -27,7 +27,8 @@ static inline bool lp__str_equal(lp_str a, lp_str b)
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
-static inline uint64_t lp__add(uint64_t a, uint64_t b) /* stops at the largest: 4,096 workers x 60 days of ns do not fit */
+static inline uint64_t lp__add(uint64_t a,
+                               uint64_t b) /* stops at the largest: 4,096 workers x 60 days of ns do not fit */
 {
     uint64_t sum;
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;

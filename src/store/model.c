@@ -36,13 +36,25 @@ lp_str lp__text(lp_arena *arena, const char *text)
 void lp_identity_init(lp_identity *id)
 {
     *id = (lp_identity){
-        .host = lp__empty, .boot_id = lp__empty, .uuid = lp__empty,
-        .run_id = lp__empty, .role = lp__empty, .job_id = lp__empty, .launcher = lp__empty,
-        .python = lp__empty, .platform = lp__empty, .source_commit = lp__empty, .source_diff = lp__empty,
-        .rank = LP_UNKNOWN_I64, .local_rank = LP_UNKNOWN_I64, .world_size = LP_UNKNOWN_I64,
+        .host = lp__empty,
+        .boot_id = lp__empty,
+        .uuid = lp__empty,
+        .run_id = lp__empty,
+        .role = lp__empty,
+        .job_id = lp__empty,
+        .launcher = lp__empty,
+        .python = lp__empty,
+        .platform = lp__empty,
+        .source_commit = lp__empty,
+        .source_diff = lp__empty,
+        .rank = LP_UNKNOWN_I64,
+        .local_rank = LP_UNKNOWN_I64,
+        .world_size = LP_UNKNOWN_I64,
         .source_dirty = LP_UNKNOWN_I64,
-        .hardware = {.cpu_cores = LP_UNKNOWN_I64, .cpu_threads = LP_UNKNOWN_I64,
-                     .cpu_affinity = LP_UNKNOWN_I64, .ram_total = LP_UNKNOWN_I64},
+        .hardware = {.cpu_cores = LP_UNKNOWN_I64,
+                     .cpu_threads = LP_UNKNOWN_I64,
+                     .cpu_affinity = LP_UNKNOWN_I64,
+                     .ram_total = LP_UNKNOWN_I64},
     };
 }
 
@@ -75,7 +87,11 @@ lp_status lp_tree_init(lp_tree *tree, lp_arena *arena)
     slot *index = lp_arena_take(arena, FIRST_SLOTS * sizeof *index);
     if (!phases || !index)
         return LP_E_MEMORY;
-    *tree = (lp_tree){.arena = arena, .phases = phases, .count = 1, .capacity = FIRST_PHASES, .index = index,
+    *tree = (lp_tree){.arena = arena,
+                      .phases = phases,
+                      .count = 1,
+                      .capacity = FIRST_PHASES,
+                      .index = index,
                       .index_size = FIRST_SLOTS};
     phases[0].name = lp__empty;
     return LP_OK;
@@ -255,8 +271,7 @@ lp_status lp_tree_merge(lp_tree *target, uint32_t at, const lp_tree *source)
     for (uint32_t i = 0; i < source->count && status == LP_OK; i++) {
         const lp_phase *from = &source->phases[i];
         if (i > 0)
-            status = from->parent < i ? lp_tree_child(target, map[from->parent], from->name, &map[i])
-                                      : LP_E_ARGUMENT;
+            status = from->parent < i ? lp_tree_child(target, map[from->parent], from->name, &map[i]) : LP_E_ARGUMENT;
         if (status == LP_OK)
             status = lp__phase_merge(target, map[i], from);
     }

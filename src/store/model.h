@@ -30,7 +30,7 @@ typedef struct lp_cell { /* one non-empty histogram cell, see core/hist.h */
 } lp_cell;
 
 typedef struct lp_cells { /* sorted by index, every count > 0 */
-    lp_cell *at;       /* owned by the arena */
+    lp_cell *at;          /* owned by the arena */
     uint32_t size;
     uint32_t capacity; /* room at `at`, kept by lp_cells_merge; 0: exactly `size` */
 } lp_cells;
@@ -39,49 +39,49 @@ __extension__ typedef __int128 lp_i128;
 
 typedef struct lp_counter {
     lp_str name;
-    uint64_t calls;       /* count() calls, scaled by the sampling stride */
-    lp_i128 total;        /* exact sum of the amounts, scaled */
-    int64_t min, max;     /* amount of one call, never scaled; meaningless when calls == 0 */
-    lp_cells positive;    /* histogram of amounts >= 0, scaled */
-    lp_cells negative;    /* histogram of -amount for amounts < 0, scaled */
+    uint64_t calls;    /* count() calls, scaled by the sampling stride */
+    lp_i128 total;     /* exact sum of the amounts, scaled */
+    int64_t min, max;  /* amount of one call, never scaled; meaningless when calls == 0 */
+    lp_cells positive; /* histogram of amounts >= 0, scaled */
+    lp_cells negative; /* histogram of -amount for amounts < 0, scaled */
 } lp_counter;
 
 /* Flags of a phase. */
 enum {
-    LP_PHASE_SAMPLED = 1,  /* some entries stand for several: see stride */
-    LP_PHASE_ASYNC = 2,    /* opened with async_work=True: submission time, not device time */
-    LP_PHASE_IO = 4,       /* opened with io=True: its io_* counters are exact */
-    LP_PHASE_OVERLAP = 8,  /* its children overlapped in time (tasks): their shares are sums */
+    LP_PHASE_SAMPLED = 1,    /* some entries stand for several: see stride */
+    LP_PHASE_ASYNC = 2,      /* opened with async_work=True: submission time, not device time */
+    LP_PHASE_IO = 4,         /* opened with io=True: its io_* counters are exact */
+    LP_PHASE_OVERLAP = 8,    /* its children overlapped in time (tasks): their shares are sums */
     LP_PHASE_IO_OVERLAP = 16 /* io=True entries of several threads overlapped: their bytes include each other's */
 };
 
 /* One path of the tree. phases[0] is the root (no name, parent 0); a parent stands before its children. */
 typedef struct lp_phase {
-    uint32_t parent;        /* index into lp_tree.phases */
+    uint32_t parent; /* index into lp_tree.phases */
     uint32_t flags;
     lp_str name;
-    uint64_t entries;       /* finished entries, scaled by the stride */
-    uint64_t errors;        /* of those, left by an exception */
-    uint64_t abandoned;     /* of those, never left: their phase object died */
-    uint64_t async_entries; /* of those, opened with async_work=True */
-    uint64_t io_missing;    /* of those, io=True but a boundary could not be read: no bytes recorded */
-    uint64_t wall_ns;       /* of finished entries, scaled */
-    uint64_t child_ns;      /* part of wall_ns during which at least one child was open; self = wall - child */
-    uint64_t cpu_wall_ns;   /* part of wall_ns whose CPU time is known (0 with measure_cpu=False) */
-    uint64_t cpu_ns;        /* on-CPU time within cpu_wall_ns; wait = cpu_wall_ns - cpu_ns */
-    uint64_t split_wait_ns; /* part of the wait that could be split in blocked and starved */
-    uint64_t starved_ns;    /* runnable, but no CPU was free; blocked = split_wait_ns - starved_ns */
-    uint64_t min_ns, max_ns;/* of one entry, unscaled; meaningless when entries == 0 */
-    uint32_t stride;        /* 0: every entry measured; n: one in n (the largest seen) */
-    lp_cells hist;          /* wall time of entries in ns, scaled; counts sum to `entries` */
-    lp_counter *counters;   /* owned by the arena */
+    uint64_t entries;        /* finished entries, scaled by the stride */
+    uint64_t errors;         /* of those, left by an exception */
+    uint64_t abandoned;      /* of those, never left: their phase object died */
+    uint64_t async_entries;  /* of those, opened with async_work=True */
+    uint64_t io_missing;     /* of those, io=True but a boundary could not be read: no bytes recorded */
+    uint64_t wall_ns;        /* of finished entries, scaled */
+    uint64_t child_ns;       /* part of wall_ns during which at least one child was open; self = wall - child */
+    uint64_t cpu_wall_ns;    /* part of wall_ns whose CPU time is known (0 with measure_cpu=False) */
+    uint64_t cpu_ns;         /* on-CPU time within cpu_wall_ns; wait = cpu_wall_ns - cpu_ns */
+    uint64_t split_wait_ns;  /* part of the wait that could be split in blocked and starved */
+    uint64_t starved_ns;     /* runnable, but no CPU was free; blocked = split_wait_ns - starved_ns */
+    uint64_t min_ns, max_ns; /* of one entry, unscaled; meaningless when entries == 0 */
+    uint32_t stride;         /* 0: every entry measured; n: one in n (the largest seen) */
+    lp_cells hist;           /* wall time of entries in ns, scaled; counts sum to `entries` */
+    lp_counter *counters;    /* owned by the arena */
     uint32_t counter_count;
 } lp_phase;
 
 typedef struct lp_arena lp_arena; /* bump allocator, see store/arena.h */
 
 typedef struct lp_tree {
-    lp_arena *arena;        /* borrowed: the owner of everything that the tree points to */
+    lp_arena *arena; /* borrowed: the owner of everything that the tree points to */
     lp_phase *phases;
     uint32_t count, capacity;
     struct lp_tree_slot *index; /* hash of (parent, name); owned by the arena, kept by lp_tree_child */
@@ -89,14 +89,18 @@ typedef struct lp_tree {
 } lp_tree;
 
 typedef struct lp_open { /* a phase that is open (or was, when the process died) */
-    uint32_t phase;       /* index into the tree */
-    uint64_t since_ns;    /* Unix time, ns */
-    uint64_t open_ns;     /* how long it had been open when this was read or written */
-    lp_str thread;        /* name of the thread or "" */
-    uint64_t tid;         /* kernel thread id */
+    uint32_t phase;      /* index into the tree */
+    uint64_t since_ns;   /* Unix time, ns */
+    uint64_t open_ns;    /* how long it had been open when this was read or written */
+    lp_str thread;       /* name of the thread or "" */
+    uint64_t tid;        /* kernel thread id */
 } lp_open;
 
-typedef struct lp_gpu_info { int64_t index; lp_str name; int64_t vram_total; } lp_gpu_info;
+typedef struct lp_gpu_info {
+    int64_t index;
+    lp_str name;
+    int64_t vram_total;
+} lp_gpu_info;
 
 typedef struct lp_hardware { /* unknown: LP_UNKNOWN_I64 */
     int64_t cpu_cores, cpu_threads, cpu_affinity, ram_total;
@@ -106,31 +110,31 @@ typedef struct lp_hardware { /* unknown: LP_UNKNOWN_I64 */
 
 /* Who wrote it. Everything that identifies a worker; the same message opens a snapshot and a segment. */
 typedef struct lp_identity {
-    lp_str host, boot_id, uuid;     /* uuid: 32 hex digits */
-    int64_t pid;                    /* in its own pid namespace */
-    int64_t pid_start;              /* field 22 of /proc/<pid>/stat, clock ticks since boot */
-    uint64_t started_ns;            /* Unix time at which recording began */
+    lp_str host, boot_id, uuid; /* uuid: 32 hex digits */
+    int64_t pid;                /* in its own pid namespace */
+    int64_t pid_start;          /* field 22 of /proc/<pid>/stat, clock ticks since boot */
+    uint64_t started_ns;        /* Unix time at which recording began */
     lp_str run_id, role;
-    uint64_t run_started_ns;        /* Unix time at which the attempt began (the first process of the run id) */
+    uint64_t run_started_ns;              /* Unix time at which the attempt began (the first process of the run id) */
     int64_t rank, local_rank, world_size; /* LP_UNKNOWN_I64 if no launcher named one */
-    lp_str job_id, launcher;        /* "" if none */
-    uint64_t run_dir_dev, run_dir_ino; /* of the run directory, 0 if unknown */
-    uint64_t pid_ns, mnt_ns;        /* inodes of /proc/self/ns/pid and mnt, 0 if unknown */
-    lp_str *argv;                   /* of the program */
+    lp_str job_id, launcher;              /* "" if none */
+    uint64_t run_dir_dev, run_dir_ino;    /* of the run directory, 0 if unknown */
+    uint64_t pid_ns, mnt_ns;              /* inodes of /proc/self/ns/pid and mnt, 0 if unknown */
+    lp_str *argv;                         /* of the program */
     uint32_t argv_count;
-    lp_str python, platform;        /* "3.11.7 (CPython)", "Linux-6.1-x86_64" */
-    lp_str source_commit;           /* git commit, "" outside git */
-    int64_t source_dirty;           /* changed files, LP_UNKNOWN_I64 when not asked */
-    lp_str source_diff;             /* hash of the diff, "" when not asked */
-    lp_pair *source_extra;          /* what the user gave as source=, JSON values as text; replaces the three above */
+    lp_str python, platform; /* "3.11.7 (CPython)", "Linux-6.1-x86_64" */
+    lp_str source_commit;    /* git commit, "" outside git */
+    int64_t source_dirty;    /* changed files, LP_UNKNOWN_I64 when not asked */
+    lp_str source_diff;      /* hash of the diff, "" when not asked */
+    lp_pair *source_extra;   /* what the user gave as source=, JSON values as text; replaces the three above */
     uint32_t source_extra_count;
     lp_hardware hardware;
-    lp_pair *options;               /* options in force that a report names: "measure_cpu" = "0", "thread_names" = "1",
+    lp_pair *options; /* options in force that a report names: "measure_cpu" = "0", "thread_names" = "1",
                                      * "asked" = names asked for but not recorded, … */
     uint32_t option_count;
 } lp_identity;
 
-typedef struct lp_health { /* what went wrong or was limited, all counts */
+typedef struct lp_health {      /* what went wrong or was limited, all counts */
     uint64_t folded_paths;      /* distinct further paths folded into their parent (path limit) */
     uint64_t folded_depth;      /* entries folded since deeper than the depth limit */
     uint64_t lost_entries;      /* entries not recorded at all: no memory for the segment */
@@ -144,9 +148,9 @@ typedef struct lp_health { /* what went wrong or was limited, all counts */
 } lp_health;
 
 typedef struct lp_worker {
-    lp_arena *arena;            /* owned; everything below lives in it */
+    lp_arena *arena; /* owned; everything below lives in it */
     lp_identity id;
-    lp_tree tree;               /* all threads merged; with thread_names, the first level is the thread's name */
+    lp_tree tree; /* all threads merged; with thread_names, the first level is the thread's name */
     lp_open *open;
     uint32_t open_count;
     lp_health health;
@@ -173,15 +177,16 @@ void lp_worker_free(lp_worker *worker); /* NULL is allowed */
 /* Every text empty, every optional number unknown. */
 void lp_identity_init(lp_identity *id);
 
-/* Child `name` of `parent` (index); made when missing, then the name is copied. LP_E_MEMORY leaves the tree as it was. Linear in nothing:
- * looks up by a hash that the tree's arena owns. */
+/* Child `name` of `parent` (index); made when missing, then the name is copied. LP_E_MEMORY leaves the tree as it was.
+ * Linear in nothing: looks up by a hash that the tree's arena owns. */
 lp_status lp_tree_child(lp_tree *tree, uint32_t parent, lp_str name, uint32_t *index);
 /* UINT32_MAX when there is none. */
 uint32_t lp_tree_find(const lp_tree *tree, uint32_t parent, lp_str name);
 /* Counter of a phase; made when missing. The pointer is borrowed and valid until the next call for this phase. */
 lp_status lp_phase_counter(lp_tree *tree, uint32_t phase, lp_str name, lp_counter **counter);
-/* Adds `source` (a whole tree) below `at` of `target` (0: root onto root). Sums, minima, maxima, unions: associative and
- * commutative; strides: the larger; sums stop at UINT64_MAX. `source` is untouched and may use another arena (strings are copied). */
+/* Adds `source` (a whole tree) below `at` of `target` (0: root onto root). Sums, minima, maxima, unions: associative
+ * and commutative; strides: the larger; sums stop at UINT64_MAX. `source` is untouched and may use another arena
+ * (strings are copied). */
 lp_status lp_tree_merge(lp_tree *target, uint32_t at, const lp_tree *source);
 /* Adds sorted cells to sorted cells in the target's arena. */
 lp_status lp_cells_merge(lp_arena *arena, lp_cells *target, const lp_cells *source);

@@ -1,7 +1,7 @@
 /* Folders of segments, and what is done with the segments of dead processes.
  *
- * A folder in /dev/shm is in everybody's reach: it is ours only if we own it and nobody else may enter. Adoption: whoever
- * adopts holds an open-file-description lock (fcntl) on the segment, so that there is one at a time, and has seen that
+ * A folder in /dev/shm is in everybody's reach: it is ours only if we own it and nobody else may enter. Adoption:
+ * whoever adopts holds an open-file-description lock (fcntl) on the segment, so that there is one at a time, and has seen that
  * the process is gone (its flock is free, or its pid is). Then the snapshot is written and synced, then the segment is
  * removed. Dying in between repeats the same snapshot under the same name: nothing is lost or doubled. */
 #include "store/place.h"
@@ -21,7 +21,7 @@
 #include "store/segment.h"
 #include "store/snapshot.h"
 
-#define LEFTOVER_S 60      /* a file that has been without a header for so long belongs to nobody */
+#define LEFTOVER_S 60       /* a file that has been without a header for so long belongs to nobody */
 #define EMPTY_FOLDER_S 3600 /* and a folder that nothing was made in or removed from */
 
 /* ---- folders */
@@ -57,7 +57,7 @@ static int open_private(int base, const char *name, bool make)
     return fd;
 }
 
-#define BASE_ROOM 1024     /* a longer path is not taken: this runs on the stacks of the user's threads */
+#define BASE_ROOM 1024 /* a longer path is not taken: this runs on the stacks of the user's threads */
 #define PATH_ROOM (BASE_ROOM + 64 + 256 + 2)
 
 typedef struct place {
@@ -96,7 +96,8 @@ static int open_ours(const place *p, bool make)
     return ours;
 }
 
-static lp_status open_place(const place *p, const char *run_id, int *dirfd, char *path, size_t path_size, lp_error *error)
+static lp_status open_place(const place *p, const char *run_id, int *dirfd, char *path, size_t path_size,
+                            lp_error *error)
 {
     char shown[PATH_ROOM];
     int ours = -1, run = -1;
@@ -189,9 +190,9 @@ int lp__open_segment(int dirfd, const char *name, dev_t *dev, ino_t *ino)
 
 typedef struct adoption {
     const char *run_dir;
-    uint64_t dev, ino;   /* of it */
+    uint64_t dev, ino; /* of it */
     unsigned count;
-    lp_error *error;     /* the first failure is kept */
+    lp_error *error; /* the first failure is kept */
     lp_status status;
 } adoption;
 
@@ -250,7 +251,8 @@ static void look_at(adoption *a, int dirfd, const char *folder, const char *name
         return;
     snprintf(shown, sizeof shown, "%s/%s", folder, name);
     lp_status status = lp__segment_head(fd, shown, &head, &state, &error);
-    if (status == LP_OK && state != LP_SEG_CREATING && (head->id.run_dir_dev != a->dev || head->id.run_dir_ino != a->ino))
+    if (status == LP_OK && state != LP_SEG_CREATING &&
+        (head->id.run_dir_dev != a->dev || head->id.run_dir_ino != a->ino))
         goto done; /* of another run directory */
     if (!claim(fd) || !is_still(dirfd, name, dev, ino))
         goto done;
@@ -290,7 +292,8 @@ static bool adopt_folder(void *user, int dirfd, const char *path)
     DIR *list = lp__list(dirfd);
 
     for (struct dirent *entry; list && (entry = readdir(list));)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) /* temporary names begin with a dot, too */
+        if (strcmp(entry->d_name, ".") != 0 &&
+            strcmp(entry->d_name, "..") != 0) /* temporary names begin with a dot, too */
             look_at(user, dirfd, path, entry->d_name);
     if (list)
         closedir(list);

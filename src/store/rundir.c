@@ -23,7 +23,7 @@
 
 #define HEAD_SIZE 8192u /* bytes of a snapshot that are read for its head, at first */
 
-typedef struct file { /* a snapshot found */
+typedef struct file {        /* a snapshot found */
     const char *host, *name; /* folder and name; owned by the list's arena */
     size_t stem;             /* bytes of the name that all generations share; the whole name if it has none */
     uint64_t generation;
@@ -33,13 +33,13 @@ typedef struct file { /* a snapshot found */
 struct lp_rundir {
     lp_arena *arena;
     const char *path;
-    int workers;             /* descriptor of workers/, -1 */
+    int workers; /* descriptor of workers/, -1 */
     uint64_t dev, ino;
-    lp_source *sources;      /* owned: heap */
+    lp_source *sources; /* owned: heap */
     size_t count, room;
-    file *files;             /* owned: heap; while listing */
+    file *files; /* owned: heap; while listing */
     size_t file_count, file_room;
-    bool failed;             /* out of memory */
+    bool failed; /* out of memory */
 };
 
 static const char *format_path(lp_arena *arena, const char *a, const char *b, const char *c, const char *d)
@@ -91,8 +91,14 @@ static lp_source *add_source(lp_rundir *dir, lp_source_kind kind, const char *pa
     }
     dir->sources = grown;
     lp_source *source = &grown[dir->count++];
-    *source = (lp_source){.kind = kind, .path = path, .problem = "", .run_id = lp__empty, .role = lp__empty,
-                          .host = lp__empty, .uuid = lp__empty, .rank = LP_UNKNOWN_I64};
+    *source = (lp_source){.kind = kind,
+                          .path = path,
+                          .problem = "",
+                          .run_id = lp__empty,
+                          .role = lp__empty,
+                          .host = lp__empty,
+                          .uuid = lp__empty,
+                          .rank = LP_UNKNOWN_I64};
     return source;
 }
 

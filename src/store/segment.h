@@ -10,7 +10,8 @@
 bool lp__segment_has_owner(int fd);
 /* As lp_segment_read_fd, with the caller's word on whether anybody still stores into it. */
 lp_status lp__segment_read(int fd, const char *name, bool living, lp_worker **worker, lp_error *error);
-/* Header and identity alone: id, generation, written_ns. *state is an lp_seg_state; while CREATING the identity is empty. */
+/* Header and identity alone: id, generation, written_ns. *state is an lp_seg_state; while CREATING the identity is
+ * empty. */
 lp_status lp__segment_head(int fd, const char *name, lp_worker **worker, uint32_t *state, lp_error *error);
 /* Decodes the identity block of the image's source into worker->id. */
 lp_status lp__segment_identity(const lp__image *image, const lp_seg_header *header, lp_worker *worker, lp_error *error);

@@ -40,8 +40,7 @@ static lp_status find_identity(const lp__image *image, const lp_seg_header *head
     return lp__fail(error, LP_E_DAMAGED, image->name, at, "has no identity");
 }
 
-lp_status lp__segment_identity(const lp__image *image, const lp_seg_header *header, lp_worker *worker,
-                               lp_error *error)
+lp_status lp__segment_identity(const lp__image *image, const lp_seg_header *header, lp_worker *worker, lp_error *error)
 {
     uint64_t at = 0, room = 0, length;
     unsigned char *copy = NULL;
@@ -66,7 +65,8 @@ lp_status lp__segment_identity(const lp__image *image, const lp_seg_header *head
         lp_error inner;
         status = lp_identity_decode(copy + sizeof length, length, worker->arena, &worker->id, &inner);
         if (status != LP_OK)
-            status = lp__fail(error, status == LP_E_MEMORY ? status : LP_E_DAMAGED, image->name, at, "the identity is damaged");
+            status = lp__fail(error, status == LP_E_MEMORY ? status : LP_E_DAMAGED, image->name, at,
+                              "the identity is damaged");
     }
     free(copy);
     return status;

@@ -6,8 +6,8 @@
 
 #include "store/files.h"
 
-#define TRIES 24          /* a busy node of another process is read again so often; each takes a few microseconds */
-#define EXTENSIONS 8      /* rounds for a segment that grows while it is read */
+#define TRIES 24     /* a busy node of another process is read again so often; each takes a few microseconds */
+#define EXTENSIONS 8 /* rounds for a segment that grows while it is read */
 #define OCTAVE_SIZE (LP_HIST_SUB * sizeof(uint64_t))
 
 /* Ascending, word by word, each load an acquire: memcpy may go through memory in any order. */
@@ -62,7 +62,8 @@ lp_status lp__image_header(const lp__image *source, lp_seg_header *header, lp_er
     if (got < sizeof *header)
         return lp__fail(error, LP_E_TRUNCATED, name, got, "too short for a segment");
     if (header->order != LP_SEG_ORDER)
-        return lp__fail(error, LP_E_FOREIGN, name, offsetof(lp_seg_header, order), "of a machine with another byte order");
+        return lp__fail(error, LP_E_FOREIGN, name, offsetof(lp_seg_header, order),
+                        "of a machine with another byte order");
     if (header->layout > LP_SEG_LAYOUT)
         return lp__fail(error, LP_E_VERSION, name, offsetof(lp_seg_header, layout),
                         "a segment of a newer lineprofiler that still runs or died");
@@ -72,7 +73,8 @@ lp_status lp__image_header(const lp__image *source, lp_seg_header *header, lp_er
         return lp__fail(error, LP_E_LIMIT, name, offsetof(lp_seg_header, capacity), "larger than 256 MB");
     if (header->header_size < sizeof *header || header->header_size % 64 != 0 || header->used < header->header_size ||
         header->used > header->capacity)
-        return lp__fail(error, LP_E_DAMAGED, name, offsetof(lp_seg_header, header_size), "the header contradicts itself");
+        return lp__fail(error, LP_E_DAMAGED, name, offsetof(lp_seg_header, header_size),
+                        "the header contradicts itself");
     return LP_OK;
 }
 
@@ -143,11 +145,11 @@ bool lp__image_refresh(lp__image *image, uint64_t offset, size_t size)
 /* What nodes and counters have in common. */
 typedef struct record {
     lp_off at;
-    size_t size, begun;       /* bytes of the struct; offset of its last sequence word */
-    size_t cells[2];          /* offsets of lp_off[LP_HIST_OCTAVES] within, and of the lp_off of such a table; 0 none */
-    size_t values;            /* offset of the saved values */
+    size_t size, begun; /* bytes of the struct; offset of its last sequence word */
+    size_t cells[2];    /* offsets of lp_off[LP_HIST_OCTAVES] within, and of the lp_off of such a table; 0 none */
+    size_t values;      /* offset of the saved values */
     unsigned value_count;
-    uint32_t kind;            /* lp_seg_undo.valid */
+    uint32_t kind; /* lp_seg_undo.valid */
 } record;
 
 static void refresh_octaves(lp__image *image, const lp_off *octaves)
@@ -221,7 +223,8 @@ static bool settle_moving(lp__image *image, const record *r, lp_off thread)
 
     if (!lp__image_word(image, r->at + r->begun, &begun))
         return false;
-    if (r->at + 4u <= image->first_size && word_of(image->first + r->at) == begun && word_of(image->bytes + r->at) == begun)
+    if (r->at + 4u <= image->first_size && word_of(image->first + r->at) == begun &&
+        word_of(image->bytes + r->at) == begun)
         return true;
     for (int i = 0; i < TRIES; i++) {
         if (!lp__image_word(image, r->at + r->begun, &before) || !lp__image_word(image, r->at, &done) ||
@@ -255,19 +258,28 @@ static bool settle(lp__image *image, const record *r, lp_off thread)
 
 bool lp__image_settle_node(lp__image *image, lp_off offset, lp_off thread)
 {
-    const record r = {.at = offset, .size = sizeof(lp_seg_node), .begun = offsetof(lp_seg_node, begun),
-                      .cells = {offsetof(lp_seg_node, cells), 0}, .values = offsetof(lp_seg_node, entries),
-                      .value_count = 13, .kind = 1};
+    const record r = {.at = offset,
+                      .size = sizeof(lp_seg_node),
+                      .begun = offsetof(lp_seg_node, begun),
+                      .cells = {offsetof(lp_seg_node, cells), 0},
+                      .values = offsetof(lp_seg_node, entries),
+                      .value_count = 13,
+                      .kind = 1};
     return settle(image, &r, thread);
 }
 
 bool lp__image_settle_counter(lp__image *image, lp_off offset, lp_off thread)
 {
-    const record r = {.at = offset, .size = sizeof(lp_seg_counter), .begun = offsetof(lp_seg_counter, begun),
+    const record r = {.at = offset,
+                      .size = sizeof(lp_seg_counter),
+                      .begun = offsetof(lp_seg_counter, begun),
                       .cells = {offsetof(lp_seg_counter, cells), offsetof(lp_seg_counter, negative)},
-                      .values = offsetof(lp_seg_counter, calls), .value_count = 5, .kind = 2};
+                      .values = offsetof(lp_seg_counter, calls),
+                      .value_count = 5,
+                      .kind = 2};
     return settle(image, &r, thread);
 }
 _Static_assert(offsetof(lp_seg_node, io_missing) - offsetof(lp_seg_node, entries) == 12 * sizeof(uint64_t),
                "lp_seg_undo.old has the node's values in their order");
-_Static_assert(offsetof(lp_seg_counter, max) - offsetof(lp_seg_counter, calls) == 4 * sizeof(uint64_t), "and the counter's");
+_Static_assert(offsetof(lp_seg_counter, max) - offsetof(lp_seg_counter, calls) == 4 * sizeof(uint64_t),
+               "and the counter's");

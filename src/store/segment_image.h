@@ -11,15 +11,15 @@
 #include "store/internal.h"
 
 typedef struct lp__image {
-    unsigned char *bytes;  /* owned */
+    unsigned char *bytes; /* owned */
     size_t size;
-    unsigned char *first;  /* owned; the first copy, NULL if nothing moves */
+    unsigned char *first; /* owned; the first copy, NULL if nothing moves */
     size_t first_size;
-    int fd;                /* source, -1: memory */
+    int fd; /* source, -1: memory */
     const unsigned char *memory;
     size_t memory_size;
-    bool moving;           /* the writer may be storing right now */
-    const char *name;      /* for error texts; borrowed */
+    bool moving;      /* the writer may be storing right now */
+    const char *name; /* for error texts; borrowed */
 } lp__image;
 
 /* The header alone, checked: magic, order, layout, header_size, used <= capacity <= LP__FILE_MAX. */

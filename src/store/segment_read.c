@@ -22,16 +22,16 @@ typedef struct pending { /* a node to visit */
 
 typedef struct reader {
     lp__image *image;
-    const lp_seg_header *header;   /* in the copy */
+    const lp_seg_header *header; /* in the copy */
     lp_worker *worker;
-    lp_str *names;                 /* by id; in the worker's arena, bytes in the copy */
+    lp_str *names; /* by id; in the worker's arena, bytes in the copy */
     uint32_t name_count;
-    uint64_t ns, ticks;            /* one tick is ns / ticks */
-    lp_moment base, end;           /* the last known moment; the one at which all this was seen */
-    bool still;                    /* the end is the latest trace that was found, not now */
-    pending *stack;                /* owned */
+    uint64_t ns, ticks;  /* one tick is ns / ticks */
+    lp_moment base, end; /* the last known moment; the one at which all this was seen */
+    bool still;          /* the end is the latest trace that was found, not now */
+    pending *stack;      /* owned */
     uint32_t stacked, stack_room;
-    uint64_t budget;               /* elements that a segment of this size can hold, less those seen */
+    uint64_t budget; /* elements that a segment of this size can hold, less those seen */
     lp_cell cells[2][LP_HIST_CELLS];
     lp_error *error;
 } reader;
@@ -78,7 +78,8 @@ static void choose_clock(reader *r, const lp_moment *now)
     r->base = last ? clock->last : clock->start;
     if (clock->kind == LP_CLOCK_MONOTONIC) {
         r->ns = r->ticks = 1;
-    } else if (!(now && use_baseline(r, &clock->start, now)) && !(last && use_baseline(r, &clock->start, &clock->last))) {
+    } else if (!(now && use_baseline(r, &clock->start, now)) &&
+               !(last && use_baseline(r, &clock->start, &clock->last))) {
         r->ns = clock->mult ? clock->mult : 1;
         r->ticks = clock->mult ? 1ull << 32 : 1;
     }
@@ -86,7 +87,8 @@ static void choose_clock(reader *r, const lp_moment *now)
     r->end = now ? *now : r->base;
     if (now && now->ticks < r->base.ticks) /* our clock is another one: go by what the writer saw */
         r->end.ticks = r->base.ticks + (now->mono_ns > r->base.mono_ns
-                           ? (uint64_t)((u128)(now->mono_ns - r->base.mono_ns) * r->ticks / r->ns) : 0);
+                                            ? (uint64_t)((u128)(now->mono_ns - r->base.mono_ns) * r->ticks / r->ns)
+                                            : 0);
 }
 
 /* The present on the segment's clock; false where this process cannot tell (another kind of clock). */
@@ -151,7 +153,8 @@ static lp_status read_names(reader *r)
     if (r->image->moving) { /* nodes in the copy may be younger than the header in it */
         lp_off fresh;
         uint32_t count;
-        if (lp__image_word(r->image, offsetof(lp_seg_header, names), &fresh) && lp__image_at(r->image, fresh, sizeof(lp_seg_names)))
+        if (lp__image_word(r->image, offsetof(lp_seg_header, names), &fresh) &&
+            lp__image_at(r->image, fresh, sizeof(lp_seg_names)))
             at = fresh;
         r->name_count = lp__image_word(r->image, offsetof(lp_seg_header, name_count), &count) ? count : 0;
     } else {
@@ -256,8 +259,12 @@ static lp_status read_counters(reader *r, lp_off at, lp_off thread, uint32_t pha
 
 static lp_status read_node(reader *r, const lp_seg_node *n, uint32_t index)
 {
-    lp_phase made = {.flags = n->flags, .stride = n->stride, .errors = n->errors, .abandoned = n->abandoned,
-                     .async_entries = n->async_entries, .io_missing = n->io_missing};
+    lp_phase made = {.flags = n->flags,
+                     .stride = n->stride,
+                     .errors = n->errors,
+                     .abandoned = n->abandoned,
+                     .async_entries = n->async_entries,
+                     .io_missing = n->io_missing};
     lp_status status = read_octaves(r, n->cells, r->cells[0], &made.hist);
 
     if (status != LP_OK)
@@ -406,7 +413,8 @@ static lp_status read_entries(reader *r, const lp_seg_thread *thread, uint32_t b
 
     while (at && status == LP_OK) {
         lp_seg_entries *table = LP__AT(r->image, at, lp_seg_entries);
-        uint32_t count = table ? table->count : 0; /* once: reading an entry again may overwrite it in a forged segment */
+        uint32_t count =
+            table ? table->count : 0; /* once: reading an entry again may overwrite it in a forged segment */
         if (!table || !lp__image_at(r->image, at, sizeof *table + count * sizeof(lp_entry)))
             return r->image->moving ? LP_OK : damaged(r, at, "open entries lie outside the segment");
         for (uint32_t i = 0; i < count && status == LP_OK; i++) {
@@ -426,8 +434,10 @@ static lp_status read_entries(reader *r, const lp_seg_thread *thread, uint32_t b
             lp_str name = name_of(r, thread->name);
             if (name.data && name.size)
                 name = lp_arena_str(worker->arena, name.data, name.size);
-            grown[worker->open_count++] = (lp_open){.phase = phase, .since_ns = entry->start, /* ticks until the end is known */
-                                                    .thread = name.data ? name : lp__empty, .tid = (uint64_t)thread->tid};
+            grown[worker->open_count++] = (lp_open){.phase = phase,
+                                                    .since_ns = entry->start, /* ticks until the end is known */
+                                                    .thread = name.data ? name : lp__empty,
+                                                    .tid = (uint64_t)thread->tid};
             saw_ticks(r, entry->start);
         }
         at = table->next;
@@ -507,6 +517,7 @@ static lp_status read_threads(reader *r)
         const lp_seg_thread *t = LP__AT(r->image, thread, lp_seg_thread);
         uint32_t base;
         saw_ticks(r, t->since);
+        saw_ticks(r, t->seen);
         status = thread_phase(r, t, &base);
         if (status == LP_OK && t->root)
             status = read_nodes(r, t->root, thread, base);
@@ -562,13 +573,17 @@ static void read_facts(reader *r)
     w->own_cost_ps = h->own_cost_ps;
     w->own_count_cost_ps = h->own_count_cost_ps;
     w->generation = h->generation;
-    w->health = (lp_health){.folded_paths = h->health.folded_paths, .folded_depth = h->health.folded_depth,
-                            .lost_entries = h->health.lost_entries, .misuse = h->health.misuse,
-                            .write_failures = h->health.write_failures,
-                            .callback_failures = h->health.callback_failures,
-                            .foreign_exits = h->health.foreign_exits, .clock_backwards = h->health.clock_backwards,
-                            .first_folded = header_text(w->arena, h->health.first_folded, sizeof h->health.first_folded),
-                            .last_error = header_text(w->arena, h->health.last_error, sizeof h->health.last_error)};
+    w->health =
+        (lp_health){.folded_paths = h->health.folded_paths,
+                    .folded_depth = h->health.folded_depth,
+                    .lost_entries = h->health.lost_entries,
+                    .misuse = h->health.misuse,
+                    .write_failures = h->health.write_failures,
+                    .callback_failures = h->health.callback_failures,
+                    .foreign_exits = h->health.foreign_exits,
+                    .clock_backwards = h->health.clock_backwards,
+                    .first_folded = header_text(w->arena, h->health.first_folded, sizeof h->health.first_folded),
+                    .last_error = header_text(w->arena, h->health.last_error, sizeof h->health.last_error)};
 }
 
 static lp_status read_image(lp__image *image, const lp_moment *now, lp_worker **worker, lp_error *error)
@@ -650,7 +665,8 @@ lp_status lp_segment_read_fd(int fd, const char *name, lp_worker **worker, lp_er
     return lp__segment_read(fd, name, lp__segment_has_owner(fd), worker, error);
 }
 
-lp_status lp_segment_read_memory(const void *base, size_t size, const lp_moment *now, lp_worker **worker, lp_error *error)
+lp_status lp_segment_read_memory(const void *base, size_t size, const lp_moment *now, lp_worker **worker,
+                                 lp_error *error)
 {
     lp__image image = {.fd = -1, .memory = base, .memory_size = size, .name = "this process", .moving = now != NULL};
     int saved = errno;

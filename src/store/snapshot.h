@@ -8,7 +8,7 @@
 typedef struct lp_buffer { /* growing bytes */
     unsigned char *data;   /* owned; free with lp_buffer_free */
     size_t size, capacity;
-    bool failed;           /* out of memory: sticky, further appends do nothing */
+    bool failed; /* out of memory: sticky, further appends do nothing */
 } lp_buffer;
 void lp_buffer_free(lp_buffer *buffer);
 
@@ -18,12 +18,15 @@ lp_status lp_identity_decode(const void *data, size_t size, lp_arena *arena, lp_
 lp_status lp_snapshot_encode(const lp_worker *worker, lp_buffer *out);
 /* `name` is put before error texts. *worker is owned by the caller on LP_OK. */
 lp_status lp_snapshot_decode(const void *data, size_t size, const char *name, lp_worker **worker, lp_error *error);
-/* Only the identity and the fields before the tree (cheap: reads the head of the file). */
+/* Only the identity and the fields before the tree, from the first `size` bytes of a file. LP_E_TRUNCATED: give more.
+ * The checksum is not looked at. */
 lp_status lp_snapshot_head(const void *data, size_t size, const char *name, lp_worker **worker, lp_error *error);
 
-/* "w_<run>_<pid>_<uuid8>.<generation>.snap", final ones "….final.snap"; with the directories workers/<host>/. Writes to a temporary
- * name in the same directory, renames, removes the older generation. `sync`: fsync file and directory. On failure
- * nothing is left and the older file stands. Makes missing directories. */
+/* Makes <run_dir>/workers/<host>/w_<run>_<pid>_<uuid8>.<generation>.snap, or ….<generation>.final.snap, with the
+ * folders that are missing. Writes to a temporary name in the same folder, renames, removes older generations (three
+ * back at most: readers take the highest anyway). `sync`: fsync of file and folder. On failure nothing is left and the
+ * older file stands. For use inside the user's program: keeps errno, signal mask and cancellation, survives
+ * RLIMIT_FSIZE. Any thread. */
 lp_status lp_snapshot_write(const char *run_dir, const lp_worker *worker, bool sync, lp_error *error);
 
 #endif

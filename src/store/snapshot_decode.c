@@ -7,14 +7,14 @@
 #include "core/hist.h"
 #include "store/wire.h"
 
-#define CRC_SIZE 5u    /* tag and value of field 15 */
+#define CRC_SIZE 5u /* tag and value of field 15 */
 #define CRC_TAG 0x7du
 #define IDENTITY_TAG 0x12u
 
 typedef struct decoder {
     lp_worker *worker;
-    uint32_t counters;         /* seen in all phases */
-    unsigned char *depth;      /* of each phase; in the worker's arena */
+    uint32_t counters;    /* seen in all phases */
+    unsigned char *depth; /* of each phase; in the worker's arena */
     uint32_t depth_room;
 } decoder;
 
@@ -305,8 +305,8 @@ static lp_status check_start(const unsigned char *data, size_t size, const char 
                         : lp__fail(error, LP_E_FOREIGN, name, 1, "not a snapshot of lineprofiler");
     if (version > LP__SNAPSHOT_VERSION) {
         char text[100];
-        snprintf(text, sizeof text, "format version %" PRIu64 " of a newer lineprofiler; this one reads up to %u", version,
-                 (unsigned)LP__SNAPSHOT_VERSION);
+        snprintf(text, sizeof text, "format version %" PRIu64 " of a newer lineprofiler; this one reads up to %u",
+                 version, (unsigned)LP__SNAPSHOT_VERSION);
         return lp__fail(error, LP_E_VERSION, name, 1, text);
     }
     if (wire.at == wire.end)
@@ -370,8 +370,11 @@ static lp_status decode(const unsigned char *data, size_t size, bool head, const
     if (wire.problem) {
         bool memory = strcmp(wire.problem, "out of memory") == 0;
         /* behind a good checksum nothing is cut off: then it was made so */
-        status = lp__fail(error, memory ? LP_E_MEMORY : wire.cut && head ? LP_E_TRUNCATED : LP_E_DAMAGED, name,
-                          (uint64_t)(wire.where - data), wire.problem);
+        status = lp__fail(error,
+                          memory             ? LP_E_MEMORY
+                          : wire.cut && head ? LP_E_TRUNCATED
+                                             : LP_E_DAMAGED,
+                          name, (uint64_t)(wire.where - data), wire.problem);
         goto failed;
     }
     if (head ? !complete : phases == 0) {

@@ -211,8 +211,7 @@ bool lp__wire_next(lp__wire *wire, lp__field *field)
     field->number = (uint32_t)(tag >> 3);
     field->type = (uint32_t)(tag & 7);
     switch (field->type) {
-    case LP__VARINT:
-        return lp__wire_varint(wire, &field->value);
+    case LP__VARINT: return lp__wire_varint(wire, &field->value);
     case LP__FIXED64:
     case LP__FIXED32:
         size = field->type == LP__FIXED64 ? 8 : 4;
@@ -229,8 +228,7 @@ bool lp__wire_next(lp__wire *wire, lp__field *field)
         field->bytes = (lp_str){(const char *)wire->at, (size_t)size};
         wire->at += size;
         return true;
-    default:
-        return fail_at(wire, field->start, "a field has an unknown type", false);
+    default: return fail_at(wire, field->start, "a field has an unknown type", false);
     }
 }
 

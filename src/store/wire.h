@@ -19,7 +19,7 @@ void lp__put_optional(lp_buffer *out, uint32_t field, int64_t value); /* `option
 void lp__put_fixed64(lp_buffer *out, uint32_t field, uint64_t value);
 void lp__put_fixed32(lp_buffer *out, uint32_t field, uint32_t value); /* also when zero */
 void lp__put_str(lp_buffer *out, uint32_t field, lp_str text);
-void lp__put_element(lp_buffer *out, uint32_t field, lp_str text);    /* of a repeated field: also when empty */
+void lp__put_element(lp_buffer *out, uint32_t field, lp_str text); /* of a repeated field: also when empty */
 /* A message of a length not yet known: open, append its fields, close with the mark. */
 size_t lp__put_open(lp_buffer *out, uint32_t field);
 void lp__put_close(lp_buffer *out, size_t mark);
@@ -27,16 +27,16 @@ void lp__put_close(lp_buffer *out, size_t mark);
 typedef struct lp__wire {
     const unsigned char *base; /* of the whole file, for offsets */
     const unsigned char *at, *end;
-    const char *problem;       /* static text, NULL while all is well */
-    const unsigned char *where;/* the byte that it is about */
-    bool cut;                  /* the problem is that the bytes end */
+    const char *problem;        /* static text, NULL while all is well */
+    const unsigned char *where; /* the byte that it is about */
+    bool cut;                   /* the problem is that the bytes end */
 } lp__wire;
 
 typedef struct lp__field {
     uint32_t number, type;
-    uint64_t value;            /* varint, fixed */
-    lp_str bytes;              /* LP__BYTES; borrowed from the file */
-    const unsigned char *start;/* of the tag */
+    uint64_t value;             /* varint, fixed */
+    lp_str bytes;               /* LP__BYTES; borrowed from the file */
+    const unsigned char *start; /* of the tag */
 } lp__field;
 
 lp__wire lp__wire_of(const void *data, size_t size);
