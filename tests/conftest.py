@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lpstage import Stage, shared_folder
 
 HERE = Path(__file__).parent
 # The same on every interpreter.
@@ -35,3 +37,13 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def run_dir(tmp_path: Path) -> Path:
     """A run directory that does not exist yet."""
     return tmp_path / "run"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A folder and shared memory for recorded programs."""
+    shm = Path(shared_folder())
+    made = Stage(tmp_path, shm)
+    yield made
+    made.close()
+    shutil.rmtree(shm)

@@ -49,7 +49,7 @@ def strict_build(compiler: str, venv: Path) -> bool:
     if not step(f"{compiler}: configure", args, env):
         return False
     # With the wheel's options the stand-alone command and the C tests are not built by default.
-    ninja: list[object] = [venv / "bin" / "ninja", "-C", build, "all", "meson-test-prereq"]
+    ninja: list[object] = [venv / "bin" / "ninja", "-C", build, "-k", "0", "all", "meson-test-prereq"]
     return step(f"{compiler}: build without a warning", ninja, env)
 
 

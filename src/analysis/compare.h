@@ -4,27 +4,27 @@
 
 #include "store/model.h"
 
-#define LP_THIN_EVIDENCE 30u   /* fewer entries in one run: marked "?" */
-#define LP_TAIL_MOVED 0.10     /* the mean (median) moved by more than this … */
-#define LP_TAIL_STILL 0.05     /* … while the median (mean) moved by less than this: marked "~" */
+#define LP_THIN_EVIDENCE 30u /* fewer entries in one run: marked "?" */
+#define LP_TAIL_MOVED 0.10   /* the mean (median) moved by more than this … */
+#define LP_TAIL_STILL 0.05   /* … while the median (mean) moved by less than this: marked "~" */
 
 typedef struct lp_delta {
-    lp_str path;             /* names joined by "/"; owned by the comparison */
-    lp_str *names;           /* from the top down; borrowed from the trees */
+    lp_str path;   /* names joined by "/"; owned by the comparison */
+    lp_str *names; /* from the top down; borrowed from the trees */
     uint32_t depth;
     uint64_t entries_a, entries_b;
     double per_entry_a, per_entry_b; /* mean, ns; 0 without entries */
-    double p50_a, p50_b;     /* ns */
-    double ratio, p50_ratio; /* b / a; 0 where only in one */
-    double percent;          /* (ratio - 1) * 100; 0 where only in one */
-    uint64_t samples;        /* the smaller number of entries */
+    double p50_a, p50_b;             /* ns */
+    double ratio, p50_ratio;         /* b / a; 0 where only in one */
+    double percent;                  /* (ratio - 1) * 100; 0 where only in one */
+    uint64_t samples;                /* the smaller number of entries */
     bool thin, tail_moved;
-    char only_in;            /* 'A', 'B', or 0 */
+    char only_in; /* 'A', 'B', or 0 */
 } lp_delta;
 
 typedef struct lp_comparison {
-    lp_arena *arena;  /* owned */
-    lp_delta *rows;   /* owned; only in one run first (by wall time, descending), then the largest regression first */
+    lp_arena *arena; /* owned */
+    lp_delta *rows;  /* owned; only in one run first (by wall time, descending), then the largest regression first */
     uint32_t count;
 } lp_comparison;
 

@@ -102,9 +102,8 @@ static void derive_io(const lp_phase *from, lp_report_io *io)
                 io->known = true;
             }
     io->cached_read_bytes = lp__sub_u64(io->read_chars, io->read_bytes);
-    io->rate = from->wall_ns > 0
-                   ? ((double)io->read_bytes + (double)io->write_bytes) / ((double)from->wall_ns / 1e9)
-                   : (double)NAN;
+    io->rate = from->wall_ns > 0 ? ((double)io->read_bytes + (double)io->write_bytes) / ((double)from->wall_ns / 1e9)
+                                 : (double)NAN;
 }
 
 static lp_status derive_counters(lp_arena *arena, const lp_phase *from, lp_report_phase *to)
@@ -236,8 +235,7 @@ static lp_status derive_extents(lp_report_role *to)
     lp__tree_extents(tree, to->role->open_entries, wall, open);
     for (uint32_t i = 1; i < tree->count; i++) {
         to->phases[i - 1].extent_ns = lp__add_u64(wall[i], open[i]);
-        children[tree->phases[i].parent] =
-            lp__add_u64(children[tree->phases[i].parent], to->phases[i - 1].extent_ns);
+        children[tree->phases[i].parent] = lp__add_u64(children[tree->phases[i].parent], to->phases[i - 1].extent_ns);
     }
     derive_open_self(to->phases, to->phase_count, children);
     free(work);
@@ -277,7 +275,11 @@ static lp_status derive_own_cost(lp_report_role *to)
     return LP_OK;
 }
 
-typedef struct sort_key { uint64_t value; lp_str path; uint32_t index; } sort_key;
+typedef struct sort_key {
+    uint64_t value;
+    lp_str path;
+    uint32_t index;
+} sort_key;
 
 static int largest_first(const void *a, const void *b)
 {
@@ -301,8 +303,7 @@ static lp_status order_by_self(lp_arena *arena, lp_report_role *to)
     for (uint32_t i = 0; i < to->phase_count; i++) {
         const lp_report_phase *phase = &to->phases[i];
         if (!phase->synthetic || phase->counter_count > 0)
-            keys[to->by_self_count++] =
-                (sort_key){lp__add_u64(phase->self_ns, phase->open_self_ns), phase->path, i};
+            keys[to->by_self_count++] = (sort_key){lp__add_u64(phase->self_ns, phase->open_self_ns), phase->path, i};
     }
     if (to->by_self_count > 1)
         qsort(keys, to->by_self_count, sizeof *keys, largest_first);
@@ -376,8 +377,8 @@ static lp_status list_children(lp_arena *arena, lp_report_role *to, uint32_t at,
     rows->total_ns = real ? to->phases[at].extent_ns : sum;
     rows->overlapping = real && ((to->phases[at].flags & LP_PHASE_OVERLAP) || sum > rows->total_ns);
     for (uint32_t i = 0; i < count; i++)
-        rows->rows[rows->row_count++] = (lp_report_share){keys[i].index, keys[i].value,
-                                                          ratio((double)keys[i].value, (double)rows->total_ns)};
+        rows->rows[rows->row_count++] =
+            (lp_report_share){keys[i].index, keys[i].value, ratio((double)keys[i].value, (double)rows->total_ns)};
     free(keys);
     if (real && !rows->overlapping) {
         uint64_t other = lp__sub_u64(rows->total_ns, sum);
@@ -414,8 +415,7 @@ static lp_status derive_breakdown(lp_arena *arena, lp_report_role *to)
         return LP_E_MEMORY;
     uint32_t length = find_spine(to, spine, to->phase_count, &at);
     uint32_t children = children_of(to, at, &last);
-    lp_status status =
-        children == 0 ? list_levels(arena, to, spine, length) : list_children(arena, to, at, children);
+    lp_status status = children == 0 ? list_levels(arena, to, spine, length) : list_children(arena, to, at, children);
     find_iterations(to, spine, length);
     free(spine);
     return status;

@@ -14,87 +14,87 @@ typedef struct lp_report_counter {
     lp_str name;
     uint64_t calls;
     lp_i128 total;
-    int64_t min, max;      /* of one count() call; meaningless when calls == 0 */
-    double p50, p95;       /* amount of one count() call; NaN when calls == 0 */
-    double rate_per_s;     /* total / wall of its phase; NaN without wall time */
-    double ns_each;        /* wall of its phase / total; NaN when total <= 0 or without wall time */
+    int64_t min, max;  /* of one count() call; meaningless when calls == 0 */
+    double p50, p95;   /* amount of one count() call; NaN when calls == 0 */
+    double rate_per_s; /* total / wall of its phase; NaN without wall time */
+    double ns_each;    /* wall of its phase / total; NaN when total <= 0 or without wall time */
 } lp_report_counter;
 
 typedef struct lp_report_io { /* of a phase opened with io=True; NaN-free, see `known` */
-    bool known;              /* false: no entry could be read */
+    bool known;               /* false: no entry could be read */
     uint64_t read_bytes, write_bytes, read_chars, write_chars;
     uint64_t cached_read_bytes; /* read_chars - read_bytes, >= 0: from the page cache */
-    double rate;             /* (read_bytes + write_bytes) / wall, bytes a second; NaN without wall time */
+    double rate;                /* (read_bytes + write_bytes) / wall, bytes a second; NaN without wall time */
 } lp_report_io;
 
 typedef struct lp_report_phase {
-    uint32_t parent;         /* index into the role's phases, LP_NO_PHASE at the top */
-    uint32_t depth;          /* 1 at the top */
+    uint32_t parent; /* index into the role's phases, LP_NO_PHASE at the top */
+    uint32_t depth;  /* 1 at the top */
     lp_str name;
-    lp_str path;             /* names joined by "/" */
-    uint32_t flags;          /* LP_PHASE_* */
-    bool synthetic;          /* never entered itself: a thread's name, or a path that only has children */
+    lp_str path;    /* names joined by "/" */
+    uint32_t flags; /* LP_PHASE_* */
+    bool synthetic; /* never entered itself: a thread's name, or a path that only has children */
     uint32_t stride;
     uint64_t entries, errors, abandoned, async_entries, io_missing; /* finished */
     uint64_t wall_ns, child_ns, self_ns;                            /* finished */
     uint64_t open_entries, open_ns;
-    uint64_t open_self_ns;   /* part of open_ns in none of its children */
-    uint64_t extent_ns;      /* wall + open; of a synthetic one the sum of its children's */
+    uint64_t open_self_ns; /* part of open_ns in none of its children */
+    uint64_t extent_ns;    /* wall + open; of a synthetic one the sum of its children's */
     uint64_t cpu_ns, cpu_wall_ns;
-    uint64_t wait_ns;        /* cpu_wall - cpu; meaningless when cpu_wall_ns == 0 */
+    uint64_t wait_ns; /* cpu_wall - cpu; meaningless when cpu_wall_ns == 0 */
     uint64_t split_wait_ns, blocked_ns, starved_ns;
     double wait;             /* wait_ns / cpu_wall_ns; NaN: not measured */
     double blocked, starved; /* of cpu_wall_ns; NaN: not measured */
     double unsplit;          /* part of the wait that is neither known to be one nor the other, of cpu_wall_ns */
     uint64_t min_ns, max_ns;
     double mean_ns, p50_ns, p95_ns, p99_ns; /* NaN without finished entries */
-    double share;            /* extent / the role's wall time */
-    double self_share;       /* (self + open self) / the role's wall time */
-    double own_share;        /* own cost inside it / wall; NaN unknown */
-    bool untrusted;          /* own_share > LP_TRUST_SHARE */
-    bool self_nested;        /* its parent has the same name */
-    lp_report_counter *counters; /* without io_* of io phases; in the tree's order */
+    double share;                           /* extent / the role's wall time */
+    double self_share;                      /* (self + open self) / the role's wall time */
+    double own_share;                       /* own cost inside it / wall; NaN unknown */
+    bool untrusted;                         /* own_share > LP_TRUST_SHARE */
+    bool self_nested;                       /* its parent has the same name */
+    lp_report_counter *counters;            /* without io_* of io phases; in the tree's order */
     uint32_t counter_count;
     lp_report_counter *all_counters; /* with them */
     uint32_t all_counter_count;
-    lp_report_io io;         /* if flags has LP_PHASE_IO */
+    lp_report_io io; /* if flags has LP_PHASE_IO */
 } lp_report_phase;
 
 typedef struct lp_report_share { /* a row of the breakdown */
-    uint32_t phase;          /* LP_NO_PHASE: "Other", what none of the children covers */
-    uint64_t wall_ns;        /* finished and open */
-    double share;            /* of the role's breakdown.total_ns */
+    uint32_t phase;              /* LP_NO_PHASE: "Other", what none of the children covers */
+    uint64_t wall_ns;            /* finished and open */
+    double share;                /* of the role's breakdown.total_ns */
 } lp_report_share;
 
 typedef struct lp_report_breakdown {
-    uint32_t at;             /* phase whose children are listed; LP_NO_PHASE: the top */
-    bool chain;              /* nothing branches: the rows are levels, each within the one before */
-    bool overlapping;        /* children overlapped in time: the shares are sums and may exceed 100 % */
-    uint64_t total_ns;       /* the denominator */
-    lp_report_share *rows;   /* by wall time, descending; Other last */
+    uint32_t at;           /* phase whose children are listed; LP_NO_PHASE: the top */
+    bool chain;            /* nothing branches: the rows are levels, each within the one before */
+    bool overlapping;      /* children overlapped in time: the shares are sums and may exceed 100 % */
+    uint64_t total_ns;     /* the denominator */
+    lp_report_share *rows; /* by wall time, descending; Other last */
     uint32_t row_count;
 } lp_report_breakdown;
 
 typedef struct lp_report_role {
-    const lp_run_role *role;        /* borrowed from the run */
-    lp_report_phase *phases;        /* parents before children */
+    const lp_run_role *role; /* borrowed from the run */
+    lp_report_phase *phases; /* parents before children */
     uint32_t phase_count;
-    uint32_t *by_self;              /* indices of the phases that are not synthetic, by self time with open, descending */
+    uint32_t *by_self; /* indices of the phases that are not synthetic, by self time with open, descending */
     uint32_t by_self_count;
     lp_report_breakdown breakdown;
-    uint32_t iterations;            /* phase whose distribution is shown, LP_NO_PHASE */
-    lp_report_counter *counters;    /* counted while no phase was open */
+    uint32_t iterations;         /* phase whose distribution is shown, LP_NO_PHASE */
+    lp_report_counter *counters; /* counted while no phase was open */
     uint32_t counter_count;
-    double own_share;               /* own cost / wall time; NaN unknown */
+    double own_share; /* own cost / wall time; NaN unknown */
 } lp_report_role;
 
 typedef struct lp_report_open { /* equal open phases of several workers, together */
-    uint32_t role;        /* index into roles */
-    uint32_t phase;       /* index into its phases */
+    uint32_t role;              /* index into roles */
+    uint32_t phase;             /* index into its phases */
     lp_life life;
-    uint64_t entries;     /* how many are open */
-    uint64_t longest_ns;  /* the longest of them */
-    uint32_t *workers;    /* indices into run->workers, longest first, each once */
+    uint64_t entries;    /* how many are open */
+    uint64_t longest_ns; /* the longest of them */
+    uint32_t *workers;   /* indices into run->workers, longest first, each once */
     uint32_t worker_count;
 } lp_report_open;
 
@@ -118,11 +118,11 @@ typedef struct lp_report_path { /* a phase of a role */
 } lp_report_path;
 
 typedef struct lp_report {
-    lp_arena *arena;            /* owned */
-    const lp_run *run;          /* borrowed */
-    lp_report_role *roles;      /* in the run's order */
+    lp_arena *arena;       /* owned */
+    const lp_run *run;     /* borrowed */
+    lp_report_role *roles; /* in the run's order */
     uint32_t role_count;
-    lp_report_open *open;       /* innermost only; by role, longest first */
+    lp_report_open *open; /* innermost only; by role, longest first */
     uint32_t open_count;
     uint32_t running, died, closed, last_seen; /* workers by life */
     /* what stands under CAVEATS; indices are into run->workers */
@@ -130,16 +130,16 @@ typedef struct lp_report {
     uint32_t attempt_count;
     uint32_t *stale, *unclean, *failed_writes, *private_memory, *no_cpu;
     uint32_t stale_count, unclean_count, failed_write_count, private_memory_count, no_cpu_count;
-    lp_health health;           /* sums; first_folded and last_error of the first worker that has them */
+    lp_health health; /* sums; first_folded and last_error of the first worker that has them */
     lp_report_asked *asked;
     uint32_t asked_count;
-    lp_report_source *sources;  /* by workers, descending */
+    lp_report_source *sources; /* by workers, descending */
     uint32_t source_count;
     lp_report_path *self_nested, *overlapping, *io_overlap, *io_missing, *untrusted, *sampled, *async_;
     uint32_t self_nested_count, overlapping_count, io_overlap_count, io_missing_count, untrusted_count, sampled_count,
         async_count;
-    double own_cost_ns;         /* of one phase, mean over all entries; NaN unknown */
-    double own_share;           /* of the run's phase wall time; NaN unknown */
+    double own_cost_ns; /* of one phase, mean over all entries; NaN unknown */
+    double own_share;   /* of the run's phase wall time; NaN unknown */
 } lp_report;
 
 /* *report is owned by the caller. The run must be finished. */

@@ -96,8 +96,10 @@ static lp_status list_open(lp_report *report)
     }
     for (size_t start = 0, end; start < count; start = end) {
         lp_report_open *row = &report->open[report->open_count++];
-        *row = (lp_report_open){.role = records[start].role, .phase = records[start].phase,
-                                .life = records[start].life, .longest_ns = records[start].open_ns,
+        *row = (lp_report_open){.role = records[start].role,
+                                .phase = records[start].phase,
+                                .life = records[start].life,
+                                .longest_ns = records[start].open_ns,
                                 .workers = workers};
         for (end = start; end < count && same_group(&records[start], &records[end]); end++) {
             row->entries++;
@@ -117,10 +119,22 @@ static lp_status list_open(lp_report *report)
 
 typedef bool (*worker_test)(const lp_run_worker *worker);
 
-static bool is_stale(const lp_run_worker *worker) { return worker->stale; }
-static bool has_died(const lp_run_worker *worker) { return worker->life == LP_LIFE_DIED; }
-static bool has_failed_writes(const lp_run_worker *worker) { return worker->health.write_failures > 0; }
-static bool has_no_cpu(const lp_run_worker *worker) { return !worker->measure_cpu; }
+static bool is_stale(const lp_run_worker *worker)
+{
+    return worker->stale;
+}
+static bool has_died(const lp_run_worker *worker)
+{
+    return worker->life == LP_LIFE_DIED;
+}
+static bool has_failed_writes(const lp_run_worker *worker)
+{
+    return worker->health.write_failures > 0;
+}
+static bool has_no_cpu(const lp_run_worker *worker)
+{
+    return !worker->measure_cpu;
+}
 
 static bool is_private(const lp_run_worker *worker)
 {
@@ -146,7 +160,10 @@ static lp_status list_workers(lp_report *report, worker_test test, uint32_t **li
 
 static lp_status list_all_workers(lp_report *report)
 {
-    const struct { worker_test test; uint32_t **list, *count; } lists[] = {
+    const struct {
+        worker_test test;
+        uint32_t **list, *count;
+    } lists[] = {
         {is_stale, &report->stale, &report->stale_count},
         {has_died, &report->unclean, &report->unclean_count},
         {has_failed_writes, &report->failed_writes, &report->failed_write_count},
@@ -160,8 +177,10 @@ static lp_status list_all_workers(lp_report *report)
             return status;
     }
     for (uint32_t i = 0; i < report->run->worker_count; i++) {
-        uint32_t *const lives[] = {[LP_LIFE_CLOSED] = &report->closed, [LP_LIFE_RUNNING] = &report->running,
-                                   [LP_LIFE_DIED] = &report->died, [LP_LIFE_LAST_SEEN] = &report->last_seen};
+        uint32_t *const lives[] = {[LP_LIFE_CLOSED] = &report->closed,
+                                   [LP_LIFE_RUNNING] = &report->running,
+                                   [LP_LIFE_DIED] = &report->died,
+                                   [LP_LIFE_LAST_SEEN] = &report->last_seen};
         ++*lives[report->run->workers[i].life];
     }
     return LP_OK;
@@ -191,13 +210,34 @@ static void sum_health(lp_report *report)
 
 typedef bool (*phase_test)(const lp_report_phase *phase);
 
-static bool nests_itself(const lp_report_phase *phase) { return phase->self_nested; }
-static bool overlaps(const lp_report_phase *phase) { return phase->flags & LP_PHASE_OVERLAP; }
-static bool overlaps_io(const lp_report_phase *phase) { return phase->flags & LP_PHASE_IO_OVERLAP; }
-static bool misses_io(const lp_report_phase *phase) { return phase->io_missing > 0; }
-static bool is_untrusted(const lp_report_phase *phase) { return phase->untrusted; }
-static bool is_sampled(const lp_report_phase *phase) { return phase->stride > 1; }
-static bool is_async(const lp_report_phase *phase) { return phase->async_entries > 0 || phase->flags & LP_PHASE_ASYNC; }
+static bool nests_itself(const lp_report_phase *phase)
+{
+    return phase->self_nested;
+}
+static bool overlaps(const lp_report_phase *phase)
+{
+    return phase->flags & LP_PHASE_OVERLAP;
+}
+static bool overlaps_io(const lp_report_phase *phase)
+{
+    return phase->flags & LP_PHASE_IO_OVERLAP;
+}
+static bool misses_io(const lp_report_phase *phase)
+{
+    return phase->io_missing > 0;
+}
+static bool is_untrusted(const lp_report_phase *phase)
+{
+    return phase->untrusted;
+}
+static bool is_sampled(const lp_report_phase *phase)
+{
+    return phase->stride > 1;
+}
+static bool is_async(const lp_report_phase *phase)
+{
+    return phase->async_entries > 0 || phase->flags & LP_PHASE_ASYNC;
+}
 
 static lp_status list_phases(lp_report *report, phase_test test, lp_report_path **list, uint32_t *count)
 {
@@ -218,7 +258,11 @@ static lp_status list_phases(lp_report *report, phase_test test, lp_report_path 
 
 static lp_status list_all_phases(lp_report *report)
 {
-    const struct { phase_test test; lp_report_path **list; uint32_t *count; } lists[] = {
+    const struct {
+        phase_test test;
+        lp_report_path **list;
+        uint32_t *count;
+    } lists[] = {
         {nests_itself, &report->self_nested, &report->self_nested_count},
         {overlaps, &report->overlapping, &report->overlapping_count},
         {overlaps_io, &report->io_overlap, &report->io_overlap_count},

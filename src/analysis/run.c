@@ -15,14 +15,14 @@
 #define COMPACT_FACTOR 3u
 
 typedef struct role_work {
-    lp_arena *arena;      /* owned; the role's tree lives in it */
-    size_t compact_at;    /* bytes */
-    double entries, counts;       /* unscaled, of workers whose own cost is known */
-    double entry_ns, count_ns;    /* and what they cost */
+    lp_arena *arena;           /* owned; the role's tree lives in it */
+    size_t compact_at;         /* bytes */
+    double entries, counts;    /* unscaled, of workers whose own cost is known */
+    double entry_ns, count_ns; /* and what they cost */
 } role_work;
 
 struct lp__run_state {
-    role_work *work;      /* owned; parallel to run->roles until lp_run_finish orders those */
+    role_work *work; /* owned; parallel to run->roles until lp_run_finish orders those */
     uint32_t role_capacity, worker_capacity, superseded_capacity, unreadable_capacity, host_capacity;
     uint64_t first_start; /* of the worker whose metadata the run shows */
     bool has_first, finished;
@@ -126,7 +126,10 @@ static bool option_is(const lp_identity *id, const char *key, char value)
     return text.size == 1 && text.data[0] == value;
 }
 
-typedef struct open_key { uint64_t tid; uint32_t index; } open_key;
+typedef struct open_key {
+    uint64_t tid;
+    uint32_t index;
+} open_key;
 
 static int by_tid(const void *a, const void *b)
 {
@@ -245,7 +248,11 @@ static lp_life life_of(const lp_worker *worker)
 static lp_status summarize(lp_run *run, const lp_worker *worker, const lp_run_worker *last, lp_run_worker *out)
 {
     const lp_identity *id = &worker->id;
-    const struct { lp_str source; const lp_str *previous; lp_str *target; } texts[] = {
+    const struct {
+        lp_str source;
+        const lp_str *previous;
+        lp_str *target;
+    } texts[] = {
         {id->run_id, last ? &last->run_id : NULL, &out->run_id},
         {id->role, last ? &last->role : NULL, &out->role},
         {id->host, last ? &last->host : NULL, &out->host},
@@ -395,8 +402,7 @@ static lp_status add_host(lp_run *run, const lp_worker *worker, lp_str name)
             run->hosts[i].worker_count++;
             return LP_OK;
         }
-    lp_status status =
-        grow((void **)&run->hosts, run->host_count, &run->state->host_capacity, sizeof *run->hosts);
+    lp_status status = grow((void **)&run->hosts, run->host_count, &run->state->host_capacity, sizeof *run->hosts);
     if (status != LP_OK)
         return status;
     lp_run_host *host = &run->hosts[run->host_count];
@@ -412,7 +418,10 @@ static lp_status add_host(lp_run *run, const lp_worker *worker, lp_str name)
 static lp_status take_metadata(lp_run *run, const lp_identity *id)
 {
     struct lp__run_state *state = run->state;
-    const struct { lp_str source; lp_str *target; } texts[] = {
+    const struct {
+        lp_str source;
+        lp_str *target;
+    } texts[] = {
         {id->python, &run->python},           {id->platform, &run->platform},
         {id->host, &run->start_host},         {id->source_commit, &run->source_commit},
         {id->source_diff, &run->source_diff}, {id->run_id, &run->run_id},
@@ -586,7 +595,10 @@ static bool role_before(const lp_run_role *a, const lp_run_role *b)
     return a->wall_ns != b->wall_ns ? a->wall_ns > b->wall_ns : lp__str_compare(a->name, b->name) < 0;
 }
 
-typedef struct ranked { const lp_run_role *role; uint32_t index; } ranked;
+typedef struct ranked {
+    const lp_run_role *role;
+    uint32_t index;
+} ranked;
 
 static int by_wall(const void *a, const void *b)
 {

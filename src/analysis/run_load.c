@@ -9,8 +9,8 @@
 #include "store/rundir.h"
 
 typedef struct attempt {
-    lp_str run_id;      /* borrowed from the list of sources */
-    uint64_t started;   /* when its first process started */
+    lp_str run_id;    /* borrowed from the list of sources */
+    uint64_t started; /* when its first process started */
 } attempt;
 
 static uint64_t source_start(const lp_source *source)
@@ -108,8 +108,7 @@ static lp_status add_superseded(lp_run *run, const lp_rundir *dir, size_t index,
         lp_status status = lp_rundir_read(dir, index, &worker, &error);
         if (status == LP_E_MEMORY)
             return status;
-        return status == LP_OK ? lp_run_add_superseded(run, worker, true)
-                               : add_lost(run, source->path, &error, status);
+        return status == LP_OK ? lp_run_add_superseded(run, worker, true) : add_lost(run, source->path, &error, status);
     }
     worker = lp_worker_new();
     if (!worker)

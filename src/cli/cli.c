@@ -62,8 +62,8 @@ int lp_cli_main(int argc, const char *const *argv, const lp_cli_io *io)
     int result = dispatch(argc, argv, io);
 
     if (lp_sink_flush(io->out) != LP_OK)
-        result = lp__cli_fail(io, "standard output: %s", io->out->sys ? strerror(io->out->sys)
-                                                                      : lp_status_text(io->out->status));
+        result = lp__cli_fail(io, "standard output: %s",
+                              io->out->sys ? strerror(io->out->sys) : lp_status_text(io->out->status));
     (void)lp_sink_flush(io->err);
     return result;
 }

@@ -172,8 +172,8 @@ static int parse_long(lp_cli_call *call, int argc, const char *const *argv, int 
     if (!option) {
         char name[32];
         snprintf(name, sizeof name, "%.*s", (int)(size < 31 ? size : 31), word);
-        const char *closest = lp__cli_closest(name, call->command->options, call->command->option_count,
-                                              sizeof *call->command->options);
+        const char *closest =
+            lp__cli_closest(name, call->command->options, call->command->option_count, sizeof *call->command->options);
         return closest ? misused(call, "unknown option %.*s; did you mean %s?", (int)size, word, closest)
                        : misused(call, "unknown option %.*s", (int)size, word);
     }

@@ -35,7 +35,7 @@ typedef struct lp_cli_command {
     const char *arguments[LP_CLI_ARGUMENTS]; /* names of the required ones, NULL beyond the last */
     const lp_cli_option *options;
     size_t option_count;
-    int (*run)(const lp_cli_call *call);     /* returns an exit code */
+    int (*run)(const lp_cli_call *call); /* returns an exit code */
 } lp_cli_command;
 
 extern const lp_cli_command lp__cli_report, lp__cli_compare, lp__cli_dump;

@@ -10,10 +10,10 @@ typedef struct lp_cli_output {
     lp_sink *sink;        /* borrowed: write here */
     lp_text_options text; /* for what is being written to */
     lp_sink file;
-    int fd;               /* owned; -1: stdout */
-    const char *path;     /* borrowed: as the user gave it */
-    char *target;         /* owned: behind symbolic links */
-    char *temporary;      /* owned; NULL: `target` is written directly */
+    int fd;           /* owned; -1: stdout */
+    const char *path; /* borrowed: as the user gave it */
+    char *target;     /* owned: behind symbolic links */
+    char *temporary;  /* owned; NULL: `target` is written directly */
 } lp_cli_output;
 
 /* path NULL: stdout. On failure it has been said on stderr and nothing is to be closed. */

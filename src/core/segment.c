@@ -167,8 +167,14 @@ failed:;
     if (strcmp(what, "open") != 0)
         unlinkat(dirfd, temporary, 0);
     segment->base = NULL;
+    char room[64];
+#ifdef __GLIBC__ /* strerrordesc_np came with glibc 2.32 only */
+    const char *text = strerror_r(reason, room, sizeof room);
+#else
+    const char *text = strerror_r(reason, room, sizeof room) == 0 ? room : "unknown error";
+#endif
     return lp_error_set(error, reason == ENOSPC ? LP_E_FULL : LP_E_IO, reason, UINT64_MAX, "%s: cannot %s: %s", folder, what,
-                        strerrordesc_np(reason));
+                        text);
 }
 
 lp_status lp_segment_create(lp_segment *segment, int dirfd, const char *folder, const char *name, lp_error *error)

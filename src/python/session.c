@@ -449,6 +449,7 @@ static void finish(lpy_session *session)
 {
     lp_recorder *core = session->core;
     lp_error error = {0};
+    int saved = errno;
 
     core->enabled = false;
     if (!core->recording || lp_recorder_forked(core))
@@ -469,6 +470,7 @@ static void finish(lpy_session *session)
         if (session->folder[0])
             rmdir(session->folder); /* the last process of the run; others find it not empty */
     }
+    errno = saved;
 }
 
 void lpy_session_close(lpy_session *session)

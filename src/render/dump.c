@@ -174,13 +174,16 @@ static void put_counter(lp_sink *sink, const lp_counter *counter)
 static void put_phase(lp_sink *sink, const lp_tree *tree, uint32_t index)
 {
     const lp_phase *phase = &tree->phases[index];
-    const struct { const char *key; uint64_t value; } numbers[] = {
-        {"entries", phase->entries},           {"errors", phase->errors},
-        {"abandoned", phase->abandoned},       {"async_entries", phase->async_entries},
-        {"io_missing", phase->io_missing},     {"wall_ns", phase->wall_ns},
-        {"child_ns", phase->child_ns},         {"cpu_wall_ns", phase->cpu_wall_ns},
-        {"cpu_ns", phase->cpu_ns},             {"split_wait_ns", phase->split_wait_ns},
-        {"starved_ns", phase->starved_ns},     {"stride", phase->stride},
+    const struct {
+        const char *key;
+        uint64_t value;
+    } numbers[] = {
+        {"entries", phase->entries},       {"errors", phase->errors},
+        {"abandoned", phase->abandoned},   {"async_entries", phase->async_entries},
+        {"io_missing", phase->io_missing}, {"wall_ns", phase->wall_ns},
+        {"child_ns", phase->child_ns},     {"cpu_wall_ns", phase->cpu_wall_ns},
+        {"cpu_ns", phase->cpu_ns},         {"split_wait_ns", phase->split_wait_ns},
+        {"starved_ns", phase->starved_ns}, {"stride", phase->stride},
     };
 
     lp_sink_text(sink, "phase ");

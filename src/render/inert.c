@@ -190,7 +190,8 @@ unsigned lp_inert(char *out, size_t size, const lp_str *parts, unsigned count, u
         }
     }
     while (next_glyph(&walk, &one)) {
-        if (skip > 0 || (used_columns == ellipsis_columns && whole > columns && cut == LP_CUT_LEFT && one.columns == 0)) {
+        if (skip > 0 ||
+            (used_columns == ellipsis_columns && whole > columns && cut == LP_CUT_LEFT && one.columns == 0)) {
             skip -= one.columns < skip ? one.columns : skip; /* a wide one may leave a column free */
             continue;
         }

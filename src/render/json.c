@@ -6,8 +6,10 @@
 #include "render/json_write.h"
 #include "render/render.h"
 
-static const char *const lives[] = {[LP_LIFE_CLOSED] = "closed", [LP_LIFE_RUNNING] = "running",
-                                    [LP_LIFE_DIED] = "died", [LP_LIFE_LAST_SEEN] = "last_seen"};
+static const char *const lives[] = {[LP_LIFE_CLOSED] = "closed",
+                                    [LP_LIFE_RUNNING] = "running",
+                                    [LP_LIFE_DIED] = "died",
+                                    [LP_LIFE_LAST_SEEN] = "last_seen"};
 
 static void key_int(lp_json *json, const char *key, lp_i128 value)
 {
@@ -359,11 +361,14 @@ static void put_open_phases(lp_json *json, const lp_run_worker *worker)
 
 static void put_health(lp_json *json, const lp_health *health)
 {
-    const struct { const char *key; uint64_t value; } counts[] = {
-        {"folded_paths", health->folded_paths},       {"folded_depth", health->folded_depth},
-        {"lost_entries", health->lost_entries},       {"misuse", health->misuse},
-        {"write_failures", health->write_failures},   {"callback_failures", health->callback_failures},
-        {"foreign_exits", health->foreign_exits},     {"clock_backwards", health->clock_backwards},
+    const struct {
+        const char *key;
+        uint64_t value;
+    } counts[] = {
+        {"folded_paths", health->folded_paths},     {"folded_depth", health->folded_depth},
+        {"lost_entries", health->lost_entries},     {"misuse", health->misuse},
+        {"write_failures", health->write_failures}, {"callback_failures", health->callback_failures},
+        {"foreign_exits", health->foreign_exits},   {"clock_backwards", health->clock_backwards},
     };
 
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -439,7 +444,8 @@ static void put_open(lp_json *json, const lp_report *report)
     lp_json_close(json, ']');
 }
 
-static void put_worker_list(lp_json *json, const lp_report *report, const char *key, const uint32_t *list, uint32_t count)
+static void put_worker_list(lp_json *json, const lp_report *report, const char *key, const uint32_t *list,
+                            uint32_t count)
 {
     lp_json_key(json, key);
     lp_json_open(json, '[');

@@ -62,8 +62,8 @@ void lp_json_close(lp_json *json, char bracket)
 static void put_unit(lp_sink *sink, uint32_t unit)
 {
     static const char digits[] = "0123456789abcdef";
-    char text[6] = {'\\', 'u', digits[unit >> 12 & 15], digits[unit >> 8 & 15], digits[unit >> 4 & 15],
-                    digits[unit & 15]};
+    char text[6] = {
+        '\\', 'u', digits[unit >> 12 & 15], digits[unit >> 8 & 15], digits[unit >> 4 & 15], digits[unit & 15]};
 
     lp_sink_put(sink, text, sizeof text);
 }
@@ -213,11 +213,15 @@ void lp_json_raw(lp_json *json, lp_str value)
 
 /* A checker for JSON that came from elsewhere. */
 
-typedef struct checker { const char *at, *end; unsigned depth; } checker;
+typedef struct checker {
+    const char *at, *end;
+    unsigned depth;
+} checker;
 
 static void skip_space(checker *check)
 {
-    while (check->at < check->end && (*check->at == ' ' || *check->at == '\t' || *check->at == '\n' || *check->at == '\r'))
+    while (check->at < check->end &&
+           (*check->at == ' ' || *check->at == '\t' || *check->at == '\n' || *check->at == '\r'))
         check->at++;
 }
 
@@ -320,22 +324,13 @@ static bool take_value(checker *check)
     if (check->at == check->end)
         return false;
     switch (*check->at) {
-    case '{':
-        check->at++;
-        return take_items(check, '}', true);
-    case '[':
-        check->at++;
-        return take_items(check, ']', false);
-    case '"':
-        return take_string(check);
-    case 't':
-        return take_word(check, "true");
-    case 'f':
-        return take_word(check, "false");
-    case 'n':
-        return take_word(check, "null");
-    default:
-        return take_number(check);
+    case '{': check->at++; return take_items(check, '}', true);
+    case '[': check->at++; return take_items(check, ']', false);
+    case '"': return take_string(check);
+    case 't': return take_word(check, "true");
+    case 'f': return take_word(check, "false");
+    case 'n': return take_word(check, "null");
+    default: return take_number(check);
     }
 }
 

@@ -6,11 +6,11 @@
 #include "store/model.h"
 
 typedef struct lp_json {
-    lp_sink *sink;   /* borrowed */
-    unsigned depth;  /* open objects and arrays, for indenting */
-    bool fresh;      /* nothing has been written at this depth yet */
+    lp_sink *sink;  /* borrowed */
+    unsigned depth; /* open objects and arrays, for indenting */
+    bool fresh;     /* nothing has been written at this depth yet */
     bool after_key;
-    unsigned flat;   /* > 0: no line breaks within */
+    unsigned flat; /* > 0: no line breaks within */
 } lp_json;
 
 void lp_json_open(lp_json *json, char bracket);  /* '{' or '[' */
@@ -29,7 +29,7 @@ void lp_json_double(lp_json *json, double value);        /* shortest form that r
 void lp_json_seconds(lp_json *json, uint64_t ns);        /* exact, nine decimals at most */
 void lp_json_bool(lp_json *json, bool value);
 void lp_json_null(lp_json *json);
-void lp_json_raw(lp_json *json, lp_str value);           /* must be valid JSON */
+void lp_json_raw(lp_json *json, lp_str value); /* must be valid JSON */
 /* true: `text` is one whole JSON value (RFC 8259), nested at most 64 deep. */
 bool lp_json_is_valid(lp_str text);
 

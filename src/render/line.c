@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const codes[] = {
-    [LP_PLAIN] = "\x1b[0m", [LP_BOLD] = "\x1b[1m", [LP_DIM] = "\x1b[2m", [LP_TITLE] = "\x1b[1;36m",
+    [LP_PLAIN] = "\x1b[0m", [LP_BOLD] = "\x1b[1m",  [LP_DIM] = "\x1b[2m",    [LP_TITLE] = "\x1b[1;36m",
     [LP_BAR] = "\x1b[36m",  [LP_WARN] = "\x1b[33m", [LP_BAD] = "\x1b[1;31m",
 };
 
@@ -179,8 +179,14 @@ void lp_line_wrap(lp_line *line, unsigned indent, const char *text)
 
 void lp_line_bar(lp_line *line, double share, unsigned columns)
 {
-    static const char *const parts[] = {"", "\xe2\x96\x8f", "\xe2\x96\x8e", "\xe2\x96\x8d",
-                                        "\xe2\x96\x8c", "\xe2\x96\x8b", "\xe2\x96\x8a", "\xe2\x96\x89"};
+    static const char *const parts[] = {"",
+                                        "\xe2\x96\x8f",
+                                        "\xe2\x96\x8e",
+                                        "\xe2\x96\x8d",
+                                        "\xe2\x96\x8c",
+                                        "\xe2\x96\x8b",
+                                        "\xe2\x96\x8a",
+                                        "\xe2\x96\x89"};
     double filled = share > 1 ? 1 : share > 0 ? share : 0;
     unsigned eighths = (unsigned)(filled * columns * 8 + 0.5);
 

@@ -12,11 +12,11 @@
 #define LP_TEXT_MAX_WIDTH 200u
 
 typedef struct lp_text_options {
-    unsigned width;  /* columns; 0: LP_TEXT_WIDTH */
-    bool color;      /* ANSI colours */
-    bool utf8;       /* false: ASCII only, other characters of names are escaped */
-    bool all;        /* every phase instead of the first dozen */
-    bool samples;    /* the sampled sections; false: --no-samples */
+    unsigned width; /* columns; 0: LP_TEXT_WIDTH */
+    bool color;     /* ANSI colours */
+    bool utf8;      /* false: ASCII only, other characters of names are escaped */
+    bool all;       /* every phase instead of the first dozen */
+    bool samples;   /* the sampled sections; false: --no-samples */
 } lp_text_options;
 
 lp_status lp_render_text(const lp_report *report, lp_text_options options, lp_sink *sink);

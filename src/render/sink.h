@@ -16,19 +16,19 @@ typedef lp_status (*lp_sink_write_fn)(lp_sink *sink, const void *data, size_t si
 
 struct lp_sink {
     lp_sink_write_fn write;
-    void *context;      /* borrowed: the callback's own */
-    int fd;             /* borrowed, of lp_sink_open_fd */
-    char *data;         /* owned, of lp_sink_open_memory: everything written, followed by a NUL that is not counted */
+    void *context; /* borrowed: the callback's own */
+    int fd;        /* borrowed, of lp_sink_open_fd */
+    char *data;    /* owned, of lp_sink_open_memory: everything written, followed by a NUL that is not counted */
     size_t size, capacity;
-    lp_status status;   /* LP_OK or the first failure */
-    int sys;            /* its errno, 0 if none */
+    lp_status status; /* LP_OK or the first failure */
+    int sys;          /* its errno, 0 if none */
     bool closed;
     size_t pending;
     char buffer[4096];
 };
 
 void lp_sink_open(lp_sink *sink, lp_sink_write_fn write, void *context);
-void lp_sink_open_memory(lp_sink *sink); /* free with lp_sink_free */
+void lp_sink_open_memory(lp_sink *sink);     /* free with lp_sink_free */
 void lp_sink_open_fd(lp_sink *sink, int fd); /* does not close it; restarts after EINTR */
 void lp_sink_free(lp_sink *sink);
 

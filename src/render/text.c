@@ -289,7 +289,8 @@ static void put_empty_reason(lp_text *text)
     lp_inert(where, sizeof where, &run->directory, 1, 60, LP_CUT_LEFT, text->line.utf8);
     if (strcmp(run->empty_reason, "missing") == 0)
         snprintf(words, sizeof words,
-                 "No run directory %s there is no directory %s. Give the one that the program was told to write (run_dir= or "
+                 "No run directory %s there is no directory %s. Give the one that the program was told to write "
+                 "(run_dir= or "
                  "LINEPROFILER_RUN_DIR; by default \"profile\" in its working directory).",
                  dash, where);
     else
@@ -374,8 +375,8 @@ static void put_resources(lp_text *text)
         lp__text_say(text, 0, "CPU, RAM, VRAM, GPU: not sampled");
     for (uint32_t i = 0; i < run->host_count; i++) {
         if (i == 8 && run->host_count > 9 && !text->options.all) {
-            lp_line_format(&text->line, "  %s %u more hosts (--all)",
-                           lp_line_glyph(&text->line, "\xe2\x80\xa6", ".."), run->host_count - i);
+            lp_line_format(&text->line, "  %s %u more hosts (--all)", lp_line_glyph(&text->line, "\xe2\x80\xa6", ".."),
+                           run->host_count - i);
             lp_line_end(&text->line);
             break;
         }
@@ -420,8 +421,8 @@ static void put_denominator(lp_text *text, const lp_report_role *role)
     if (role->role->worker_count > 1)
         snprintf(summed, sizeof summed, ", summed over %u processes", role->role->worker_count);
     if (breakdown->chain)
-        snprintf(words, sizeof words, "%% of %s, the wall time of the top phase%s; each level lies within the one above",
-                 total, summed);
+        snprintf(words, sizeof words,
+                 "%% of %s, the wall time of the top phase%s; each level lies within the one above", total, summed);
     else if (breakdown->at == LP_NO_PHASE)
         snprintf(words, sizeof words, "%% of %s, phase wall time at the first branching level%s", total, summed);
     else

@@ -85,7 +85,8 @@ static void put_superseded(lp_text *text)
 
     if (report->attempt_count == 0)
         return;
-    sayf(text, "%u worker file(s) belong to %u earlier attempt(s) in this directory and are excluded from every total above:",
+    sayf(text,
+         "%u worker file(s) belong to %u earlier attempt(s) in this directory and are excluded from every total above:",
          report->run->superseded_count, report->attempt_count);
     for (unsigned i = 0; i < limit; i++) {
         lp_line_to(&text->line, 2);
@@ -157,8 +158,10 @@ static void put_stale(lp_text *text)
 {
     const lp_report *report = text->report;
     unsigned limit = limit_of(text, report->stale_count);
-    static const char *const how[] = {[LP_LIFE_CLOSED] = "closed", [LP_LIFE_DIED] = "died",
-                                      [LP_LIFE_LAST_SEEN] = "last written", [LP_LIFE_RUNNING] = "last seen"};
+    static const char *const how[] = {[LP_LIFE_CLOSED] = "closed",
+                                      [LP_LIFE_DIED] = "died",
+                                      [LP_LIFE_LAST_SEEN] = "last written",
+                                      [LP_LIFE_RUNNING] = "last seen"};
 
     if (report->stale_count == 0)
         return;
@@ -197,12 +200,18 @@ static void put_failed_writes(lp_text *text)
 static void put_health(lp_text *text)
 {
     const lp_health *health = &text->report->health;
-    const struct { uint64_t count; const char *what; } counts[] = {
-        {health->lost_entries, "entries were not recorded at all: no memory for the segment; every total is short of them"},
+    const struct {
+        uint64_t count;
+        const char *what;
+    } counts[] = {
+        {health->lost_entries,
+         "entries were not recorded at all: no memory for the segment; every total is short of them"},
         {health->folded_depth, "entries lay deeper than the depth limit and are counted in the phase above the limit"},
-        {health->misuse, "times a phase was left that was not open, or the like: nothing is damaged, but look at the program"},
+        {health->misuse,
+         "times a phase was left that was not open, or the like: nothing is damaged, but look at the program"},
         {health->callback_failures, "on_snapshot callbacks raised an exception and were skipped"},
-        {health->foreign_exits, "entries were left in another thread than they were entered in: their CPU time is not known"},
+        {health->foreign_exits,
+         "entries were left in another thread than they were entered in: their CPU time is not known"},
         {health->clock_backwards, "durations would have been negative and count as 0: a clock went backwards"},
     };
     lp_unit unit;
@@ -210,8 +219,9 @@ static void put_health(lp_text *text)
     if (health->folded_paths > 0) {
         char name[LP_INERT_BYTES(48)];
         lp_inert(name, sizeof name, &health->first_folded, 1, 48, LP_CUT_LEFT, text->line.utf8);
-        sayf(text, "%s path(s) beyond the limit of 4,096 are folded into the phase above them; the first was %s. Phase "
-                   "names must not be built from data: use a fixed name and count().",
+        sayf(text,
+             "%s path(s) beyond the limit of 4,096 are folded into the phase above them; the first was %s. Phase "
+             "names must not be built from data: use a fixed name and count().",
              lp_unit_count(unit, (lp_i128)health->folded_paths), name);
     }
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -273,11 +283,14 @@ static void put_limits(lp_text *text)
     const lp_run *run = report->run;
 
     if (report->private_memory_count > 0)
-        sayf(text, "%u of %u worker(s) had no shared memory and recorded into private memory: they cannot be read while "
-                   "they run, and what a kill ends is lost since the last snapshot",
+        sayf(text,
+             "%u of %u worker(s) had no shared memory and recorded into private memory: they cannot be read while "
+             "they run, and what a kill ends is lost since the last snapshot",
              report->private_memory_count, run->worker_count);
     if (report->no_cpu_count > 0)
-        sayf(text, "CPU time was not measured in %u of %u worker(s) (measure_cpu=False): wait is n/a or covers the others only",
+        sayf(text,
+             "CPU time was not measured in %u of %u worker(s) (measure_cpu=False): wait is n/a or covers the others "
+             "only",
              report->no_cpu_count, run->worker_count);
     put_asked(text);
     put_phases(text, report->overlapping, report->overlapping_count,
@@ -288,8 +301,9 @@ static void put_limits(lp_text *text)
                "bytes of some io=True entries could not be read and are missing:");
     for (uint32_t i = 0; i < report->open_count; i++)
         if (report->open[i].life != LP_LIFE_CLOSED) {
-            say(text, "open phases: entries, wait and quantiles are of finished entries; self, shares and rates include what "
-                      "is open");
+            say(text,
+                "open phases: entries, wait and quantiles are of finished entries; self, shares and rates include what "
+                "is open");
             break;
         }
 }
@@ -317,8 +331,8 @@ static void put_method(lp_text *text)
         lp_unit_percent(share, report->own_share);
         if (report->own_share > 0 && report->own_share < 0.0005)
             snprintf(share, sizeof share, "<0.1%%");
-        sayf(text, "own cost %s %s %s a phase, %s of this run", lp_line_glyph(&text->line, "\xe2\x89\x88", "about"), cost,
-             lp_line_glyph(&text->line, "\xc2\xb5s", "us"), share);
+        sayf(text, "own cost %s %s %s a phase, %s of this run", lp_line_glyph(&text->line, "\xe2\x89\x88", "about"),
+             cost, lp_line_glyph(&text->line, "\xc2\xb5s", "us"), share);
     } else if (report->run->worker_count > 0) {
         say(text, "own cost: not measured");
     }

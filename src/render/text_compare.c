@@ -7,7 +7,9 @@
 #include "render/render.h"
 #include "render/units.h"
 
-typedef struct table { unsigned label, a, b, change, entries; } table; /* right edges; label: width */
+typedef struct table {
+    unsigned label, a, b, change, entries;
+} table; /* right edges; label: width */
 
 static table lay_out(const lp_comparison *comparison, const lp_line *line)
 {
@@ -106,7 +108,8 @@ static void put_notes(lp_line *line, const lp_comparison *comparison, const tabl
     }
     if (tail) {
         lp_line_put(line, "  ~ = ");
-        lp_line_wrap(line, 6, "the mean moved but the median did not (or vice versa): a few slow entries, not all of them");
+        lp_line_wrap(line, 6,
+                     "the mean moved but the median did not (or vice versa): a few slow entries, not all of them");
         lp_line_end(line);
         put_tails(line, comparison, at, all);
     }
@@ -160,9 +163,16 @@ lp_status lp_render_comparison_json(const lp_comparison *comparison, const char 
     lp_json_open(&json, '[');
     for (uint32_t i = 0; i < comparison->count; i++) {
         const lp_delta *row = &comparison->rows[i];
-        const struct { const char *key; double value; } figures[] = {
-            {"per_call_ns_a", row->per_entry_a}, {"per_call_ns_b", row->per_entry_b}, {"p50_ns_a", row->p50_a},
-            {"p50_ns_b", row->p50_b},            {"ratio", row->ratio},               {"p50_ratio", row->p50_ratio},
+        const struct {
+            const char *key;
+            double value;
+        } figures[] = {
+            {"per_call_ns_a", row->per_entry_a},
+            {"per_call_ns_b", row->per_entry_b},
+            {"p50_ns_a", row->p50_a},
+            {"p50_ns_b", row->p50_b},
+            {"ratio", row->ratio},
+            {"p50_ratio", row->p50_ratio},
             {"percent", row->percent},
         };
         const char only[] = {row->only_in, '\0'};

@@ -6,8 +6,8 @@
 #include "render/render.h"
 #include "render/units.h"
 
-#define LP_TEXT_ROWS 12u    /* phases without --all */
-#define LP_TEXT_NAMED 6u    /* workers or phases named in a caveat without --all */
+#define LP_TEXT_ROWS 12u /* phases without --all */
+#define LP_TEXT_NAMED 6u /* workers or phases named in a caveat without --all */
 
 typedef char lp_words[4096]; /* a sentence with a few names of at most 120 columns */
 
@@ -37,10 +37,10 @@ bool lp__text_fits(const lp_text *text, const lp_report_role *role, unsigned col
 /* "~", "†", "!" before a label; how many columns they take. */
 unsigned lp__text_marks(lp_text *text, const lp_report_phase *phase);
 
-void lp__text_phases(lp_text *text, const lp_report_role *role);      /* DOMINANT PHASES and its legend */
+void lp__text_phases(lp_text *text, const lp_report_role *role); /* DOMINANT PHASES and its legend */
 void lp__text_iterations(lp_text *text, const lp_report_role *role);
-void lp__text_io(lp_text *text);                                      /* I/O BY PHASE */
-void lp__text_open(lp_text *text);                                    /* OPEN NOW and its relatives */
+void lp__text_io(lp_text *text);   /* I/O BY PHASE */
+void lp__text_open(lp_text *text); /* OPEN NOW and its relatives */
 void lp__text_caveats(lp_text *text);
 
 #endif

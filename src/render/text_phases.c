@@ -78,12 +78,18 @@ static char *show_max(lp_unit out, const lp_report_phase *phase)
 #define ERRORS_FROM 140u
 
 static const table_column columns[] = {
-    {"entries", 12, 0, show_entries},     {"self", 9, 0, show_self},
-    {"share", 8, 108, show_share},        {"wait", 6, 0, show_wait},
-    {"blocked", 9, SPLIT_FROM, show_blocked}, {"starved", 9, SPLIT_FROM, show_starved},
-    {"mean", 9, 118, show_mean},          {"p50", 9, 0, show_p50},
-    {"p95", 9, 74, show_p95},             {"p99", 9, 0, show_p99},
-    {"max", 9, 128, show_max},            {"errors", 8, ERRORS_FROM, show_errors},
+    {"entries", 12, 0, show_entries},
+    {"self", 9, 0, show_self},
+    {"share", 8, 108, show_share},
+    {"wait", 6, 0, show_wait},
+    {"blocked", 9, SPLIT_FROM, show_blocked},
+    {"starved", 9, SPLIT_FROM, show_starved},
+    {"mean", 9, 118, show_mean},
+    {"p50", 9, 0, show_p50},
+    {"p95", 9, 74, show_p95},
+    {"p99", 9, 0, show_p99},
+    {"max", 9, 128, show_max},
+    {"errors", 8, ERRORS_FROM, show_errors},
 };
 #define COLUMN_COUNT (sizeof columns / sizeof *columns)
 
@@ -155,7 +161,8 @@ static void put_waits(lp_text *text, const lp_report_phase *phase)
         separator = "   ";
     }
     if (phase->unsplit >= 0.01) {
-        lp_line_format(line, "%s%s of the wait could not be split", separator, lp_unit_whole_percent(a, phase->unsplit));
+        lp_line_format(line, "%s%s of the wait could not be split", separator,
+                       lp_unit_whole_percent(a, phase->unsplit));
         separator = "   ";
     }
     if (phase->errors > 0 && line->width < ERRORS_FROM) {
@@ -171,8 +178,8 @@ static void put_waits(lp_text *text, const lp_report_phase *phase)
         separator = "   ";
     }
     if (phase->open_entries > 0) {
-        lp_line_format(line, "%s%s open, for %s in all", separator, lp_unit_count_in(a, (lp_i128)phase->open_entries, 11),
-                       lp_unit_ns(b, (double)phase->open_ns));
+        lp_line_format(line, "%s%s open, for %s in all", separator,
+                       lp_unit_count_in(a, (lp_i128)phase->open_entries, 11), lp_unit_ns(b, (double)phase->open_ns));
     }
     if (line->column > 0)
         lp_line_end(line);
@@ -232,7 +239,10 @@ static void put_counter(lp_text *text, const lp_report_counter *counter)
 /* How the marks of the rows above are to be read; `until`: rows that were shown. */
 static void put_legend(lp_text *text, const lp_report_role *role, uint32_t until, bool whole)
 {
-    static const struct { char mark; const char *words; } notes[] = {
+    static const struct {
+        char mark;
+        const char *words;
+    } notes[] = {
         {'~', "estimated from a sample, not measured. Totals are scaled by the rate:"},
         {'+', "asynchronous work: the time to submit it, not the device's time:"},
         {'!', "more than 10 % of its time is our own cost; do not trust it. Count instead, or use sample=:"},
@@ -253,8 +263,10 @@ static void put_legend(lp_text *text, const lp_report_role *role, uint32_t until
             if (named == 0) {
                 lp_line_end(line);
                 lp_line_style(line, LP_DIM);
-                lp_line_format(line, "  %s = ", notes[n].mark == '+' ? lp_line_glyph(line, "\xe2\x80\xa0", "^")
-                                                : notes[n].mark == '~' ? "~" : "!");
+                lp_line_format(line, "  %s = ",
+                               notes[n].mark == '+'   ? lp_line_glyph(line, "\xe2\x80\xa0", "^")
+                               : notes[n].mark == '~' ? "~"
+                                                      : "!");
                 lp_line_wrap(line, 6, notes[n].words);
                 lp_line_end(line);
             }
@@ -337,10 +349,13 @@ void lp__text_iterations(lp_text *text, const lp_report_role *role)
     lp_line_format(line, "  (%s entries%s)", lp_unit_count(unit, (lp_i128)phase->entries),
                    phase->stride > 1 ? ", estimated" : "");
     lp_line_end(line);
-    const struct { const char *name; double ns; unsigned from; } figures[] = {
-        {"mean", phase->mean_ns, 0},  {"p50", phase->p50_ns, 0},
-        {"p95", phase->p95_ns, 0},    {"p99", phase->p99_ns, 0},
-        {"max", (double)phase->max_ns, 78}, {"min", (double)phase->min_ns, 96},
+    const struct {
+        const char *name;
+        double ns;
+        unsigned from;
+    } figures[] = {
+        {"mean", phase->mean_ns, 0}, {"p50", phase->p50_ns, 0},          {"p95", phase->p95_ns, 0},
+        {"p99", phase->p99_ns, 0},   {"max", (double)phase->max_ns, 78}, {"min", (double)phase->min_ns, 96},
     };
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         if (line->width >= figures[i].from) {
@@ -468,7 +483,8 @@ static void put_open_kind(lp_text *text, lp_life life, const char *title, const 
             lp_line_end(line);
         }
         lp__text_label(text, role, open->phase, label, lp__text_fits(text, role, label));
-        snprintf(ago, sizeof ago, "%s%s", lp_unit_ns(unit, (double)open->longest_ns), life == LP_LIFE_RUNNING ? " ago" : "");
+        snprintf(ago, sizeof ago, "%s%s", lp_unit_ns(unit, (double)open->longest_ns),
+                 life == LP_LIFE_RUNNING ? " ago" : "");
         lp_line_right(line, label + 13, ago);
         lp_line_to(line, label + 16);
         if (report->role_count > 1) {

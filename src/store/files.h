@@ -16,7 +16,7 @@ long lp__read_text(int dirfd, const char *path, char *buffer, size_t limit);
 lp_status lp__read_file(int dirfd, const char *path, const char *name, unsigned char **data, size_t *size,
                         lp_error *error);
 
-/* Directory below `dirfd`, never through a symbolic link; made with `mode` & ~umask if `make` and missing. -1: errno. */
+/* Directory below `dirfd`, never through a symbolic link; made with `mode` & ~umask if missing and `make`. -1: errno */
 int lp__open_folder(int dirfd, const char *path, bool make, unsigned mode);
 /* Directory with its parents, links followed as the user's path says; made if `make`. -1: errno. */
 int lp__open_path(const char *path, bool make);

@@ -5,7 +5,7 @@
 
 static void put_pairs(lp_buffer *out, uint32_t field, const lp_pair *pairs, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && i < LP__LIST_MAX; i++) {
         size_t mark = lp__put_open(out, field);
         lp__put_str(out, 1, pairs[i].key);
         lp__put_str(out, 2, pairs[i].value);
@@ -20,7 +20,7 @@ static void put_hardware(lp_buffer *out, uint32_t field, const lp_hardware *hard
     lp__put_optional(out, 2, hardware->cpu_threads);
     lp__put_optional(out, 3, hardware->cpu_affinity);
     lp__put_optional(out, 4, hardware->ram_total);
-    for (uint32_t i = 0; i < hardware->gpu_count; i++) {
+    for (uint32_t i = 0; i < hardware->gpu_count && i < LP__LIST_MAX; i++) {
         size_t gpu = lp__put_open(out, 5);
         lp__put_uint(out, 1, (uint64_t)hardware->gpus[i].index);
         lp__put_str(out, 2, hardware->gpus[i].name);
@@ -50,7 +50,7 @@ void lp__put_identity(lp_buffer *out, const lp_identity *id)
     lp__put_uint(out, 16, id->run_dir_ino);
     lp__put_uint(out, 17, id->pid_ns);
     lp__put_uint(out, 18, id->mnt_ns);
-    for (uint32_t i = 0; i < id->argv_count; i++)
+    for (uint32_t i = 0; i < id->argv_count && i < LP__LIST_MAX; i++)
         lp__put_element(out, 19, id->argv[i]);
     lp__put_str(out, 20, id->python);
     lp__put_str(out, 21, id->platform);

@@ -1,9 +1,9 @@
 /* Folders of segments, and what is done with the segments of dead processes.
  *
  * A folder in /dev/shm is in everybody's reach: it is ours only if we own it and nobody else may enter. Adoption:
- * whoever adopts holds an open-file-description lock (fcntl) on the segment, so that there is one at a time, and has seen that
- * the process is gone (its flock is free, or its pid is). Then the snapshot is written and synced, then the segment is
- * removed. Dying in between repeats the same snapshot under the same name: nothing is lost or doubled. */
+ * whoever adopts holds an open-file-description lock (fcntl) on the segment, so that there is one at a time, and has
+ * seen that the process is gone (its flock is free, or its pid is). Then the snapshot is written and synced, then the
+ * segment is removed. Dying in between repeats the same snapshot under the same name: nothing is lost or doubled. */
 #include "store/place.h"
 
 #include <errno.h>

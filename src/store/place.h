@@ -10,8 +10,8 @@
 
 /* Opens (and makes) the run's folder; *dirfd is owned by the caller. `path` gets its text for messages. */
 lp_status lp_place_open(const char *run_id, int *dirfd, char *path, size_t path_size, lp_error *error);
-/* For every dead segment of the run directory (device, inode): writes its snapshot (unclean unless closed) into run_dir,
- * synced, and removes it after the rename succeeded. run_id NULL: any run. Several at once adopt each segment once.
+/* For every dead segment of the run directory (device, inode): writes its snapshot (unclean unless closed) into
+ * run_dir, synced, and removes it after the rename succeeded. run_id NULL: any run. Several at once adopt each segment once.
  * Best effort: the first failure is returned after the others were tried, and its segment stays. Removes, too, what was
  * left by processes that died before they recorded, and folders that have been empty for an hour. *adopted (may be
  * NULL) is set always. */

@@ -459,7 +459,7 @@ static lp_status read_segment(const char *path, lp_worker **worker, lp_error *er
     return status;
 }
 
-/* What was listed is gone: its process has written a newer snapshot meanwhile, or ended. Reads the newest of the worker. */
+/* What was listed is gone: its process has written a newer snapshot meanwhile, or ended. Reads the newest there is. */
 static lp_status read_successor(const lp_rundir *dir, const lp_source *source, lp_worker **worker, lp_error *error)
 {
     lp_identity id = {.run_id = source->run_id, .uuid = source->uuid, .pid = source->pid};

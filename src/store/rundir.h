@@ -30,8 +30,8 @@ typedef struct lp_rundir_options {
 lp_status lp_rundir_open(const char *path, lp_rundir_options options, lp_rundir **dir, lp_error *error);
 void lp_rundir_close(lp_rundir *dir);
 const lp_source *lp_rundir_sources(const lp_rundir *dir, size_t *count); /* sorted by path */
-/* Reads one source whole; *worker owned by the caller on LP_OK. What was replaced since the listing (by a newer snapshot,
- * or since the process ended) is read from where it is now. One call at a time per list. */
+/* Reads one source whole; *worker owned by the caller on LP_OK. What was replaced since the listing (by a newer
+ * snapshot, or since the process ended) is read from where it is now. One call at a time per list. */
 lp_status lp_rundir_read(const lp_rundir *dir, size_t index, lp_worker **worker, lp_error *error);
 
 #endif

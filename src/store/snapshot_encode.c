@@ -69,7 +69,7 @@ static void put_phase(lp_buffer *out, uint32_t field, const lp_phase *phase)
     }
     lp__put_uint(out, 17, p.stride);
     put_cells(out, 18, &p.hist);
-    for (uint32_t i = 0; i < p.counter_count; i++)
+    for (uint32_t i = 0; i < p.counter_count && i < LP__COUNTERS_MAX; i++)
         put_counter(out, 19, &p.counters[i]);
     lp__put_close(out, message);
 }
@@ -129,10 +129,11 @@ lp_status lp_snapshot_encode(const lp_worker *worker, lp_buffer *out)
     lp__put_uint(out, 7, worker->unclean);
     put_recorder(out, 8, worker);
     put_health(out, 9, &worker->health);
-    for (uint32_t i = 0; i < worker->tree.count; i++)
+    for (uint32_t i = 0; i < worker->tree.count && i < LP__PHASES_MAX; i++)
         put_phase(out, 10, &worker->tree.phases[i]);
-    for (uint32_t i = 0; i < worker->open_count; i++)
-        put_open(out, 11, &worker->open[i]);
+    for (uint32_t i = 0; i < worker->open_count && i < LP__LIST_MAX; i++)
+        if (worker->open[i].phase < LP__PHASES_MAX)
+            put_open(out, 11, &worker->open[i]);
     if (!out->failed)
         lp__put_fixed32(out, 15, lp__crc32c(0, out->data + start, out->size - start));
     return out->failed ? LP_E_MEMORY : LP_OK;

@@ -100,11 +100,26 @@ void lp__put_fixed32(lp_buffer *out, uint32_t field, uint32_t value)
     put_little(out, value, 4);
 }
 
+/* A text that no reader would take is cut, at the start of a character. */
+static size_t sane_size(lp_str text)
+{
+    size_t size = text.size;
+
+    if (size > LP__NAME_MAX) {
+        size = LP__NAME_MAX;
+        while (size > LP__NAME_MAX - 4 && ((unsigned char)text.data[size] & 0xc0) == 0x80)
+            size--;
+    }
+    return size;
+}
+
 void lp__put_element(lp_buffer *out, uint32_t field, lp_str text)
 {
+    size_t size = sane_size(text);
+
     put_tag(out, field, LP__BYTES);
-    lp__put_varint(out, text.size);
-    lp__put_raw(out, text.data, text.size);
+    lp__put_varint(out, size);
+    lp__put_raw(out, text.data, size);
 }
 
 void lp__put_str(lp_buffer *out, uint32_t field, lp_str text)

@@ -142,7 +142,8 @@ static inline void made_nesting(lp_worker *worker)
             worker->tree.phases[i].child_ns = worker->tree.phases[i].wall_ns;
 }
 
-static inline void made_count(lp_worker *worker, const char *path, const char *name, uint64_t calls, int64_t low, int64_t high)
+static inline void made_count(lp_worker *worker, const char *path, const char *name, uint64_t calls, int64_t low,
+                              int64_t high)
 {
     lp_counter *counter = NULL;
 
@@ -165,8 +166,8 @@ static inline void made_open(lp_worker *worker, const char *path, uint64_t open_
 
     if (worker->open_count > 0)
         memcpy(bigger, worker->open, worker->open_count * sizeof *bigger);
-    bigger[worker->open_count++] = (lp_open){made_path(worker, path), worker->written_ns - open_ns, open_ns,
-                                             made_str("MainThread"), tid};
+    bigger[worker->open_count++] =
+        (lp_open){made_path(worker, path), worker->written_ns - open_ns, open_ns, made_str("MainThread"), tid};
     worker->open = bigger;
 }
 
@@ -320,17 +321,18 @@ static inline lp_run *made_hostile(void)
         MADE("\x1b[31mred\x1b[0m\a"),
         MADE("nul\0byte"),
         MADE("</script><script>alert(1)</script>"),
-        MADE("\xe2\x80\xaetfel ot thgir"),              /* U+202E */
+        MADE("\xe2\x80\xaetfel ot thgir"),                                                            /* U+202E */
         MADE("\xe6\xbc\xa2\xe5\xad\x97\xe3\x81\xae\xe3\x83\x95\xe3\x82\xa7\xe3\x83\xbc\xe3\x82\xba"), /* wide */
         MADE("cafe\xcc\x81 e\xcc\x81\xcc\x82\xcc\x83\xcc\x84\xcc\x85"), /* combining, too many */
-        MADE("\xed\xb3\xbf surrogate"),                  /* U+DCFF alone */
+        MADE("\xed\xb3\xbf surrogate"),                                 /* U+DCFF alone */
         MADE("\xff\xfe not utf-8"),
         MADE(""),
         MADE("with/slash"),
         MADE("\xf0\x9f\x94\xa5 fire"),
         MADE("tab\there"),
         MADE("quote\" back\\slash & <b>"),
-        MADE("an_extremely_long_phase_name_that_goes_on_and_on_until_no_terminal_on_earth_could_show_all_of_it_in_one_line"),
+        MADE("an_extremely_long_phase_name_that_goes_on_and_on_until_no_terminal_on_earth_could_show_all_of_it_in_one_"
+             "line"),
     };
     lp_worker *worker = made_worker("rol\x1b[2Je\n", "ho\nst", 1);
 
@@ -355,7 +357,8 @@ static inline lp_run *made_hostile(void)
     worker->id.python = made_str("3\n");
     worker->clock = made_str("TSC \x1b[0m");
     worker->health.write_failures = 1;
-    worker->health.last_error = made_str("/a/path/without/any/space/in/it/that/is/far/longer/than/the/page/is/wide/and/goes/on/and/on/and/on");
+    worker->health.last_error =
+        made_str("/a/path/without/any/space/in/it/that/is/far/longer/than/the/page/is/wide/and/goes/on/and/on/and/on");
     made_add(run, worker);
     if (lp_run_add_unreadable(run, "dir/evil\x1b]0;title\a.snap", "damaged\nreally") != LP_OK)
         abort();
@@ -402,7 +405,10 @@ static inline lp_run *made_empty(void)
     return made_finish(run);
 }
 
-typedef struct made_run { const char *name; lp_run *(*make)(void); } made_run;
+typedef struct made_run {
+    const char *name;
+    lp_run *(*make)(void);
+} made_run;
 static const made_run made_runs[] = {{"mcts", made_mcts},       {"copier", made_copier}, {"troubled", made_troubled},
                                      {"hostile", made_hostile}, {"chain", made_chain},   {"many", made_many},
                                      {"empty", made_empty}};

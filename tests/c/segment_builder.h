@@ -161,12 +161,12 @@ static inline void add_amount(builder *b, lp_off counter, int64_t amount)
     lp_off cell = amount < 0 ? cell_of(b, c->negative, 0 - (uint64_t)amount)
                              : cell_of(b, counter + (lp_off)offsetof(lp_seg_counter, cells), (uint64_t)amount);
     __extension__ typedef unsigned __int128 u128;
-    u128 total = (u128)c->total_high << 64 | c->total_low;
-    total = total + (u128)(lp_i128)amount;
+    lp_i128 total = (lp_i128)((u128)c->total_high << 64 | c->total_low);
+    total += amount;
     c->begun++;
     c->calls++;
     c->total_low = (uint64_t)total;
-    c->total_high = (uint64_t)(total >> 64);
+    c->total_high = (uint64_t)((u128)total >> 64);
     if (amount < c->min)
         c->min = amount;
     if (amount > c->max)
@@ -186,8 +186,8 @@ static inline lp_seg_entries *add_entries(builder *b, lp_off thread, uint32_t co
     return table;
 }
 
-#define BUILDER_START 1000000000ull           /* ticks and mono ns at the start of recording */
-#define BUILDER_REAL 1800000000000000000ull   /* Unix ns then */
+#define BUILDER_START 1000000000ull         /* ticks and mono ns at the start of recording */
+#define BUILDER_REAL 1800000000000000000ull /* Unix ns then */
 
 static inline lp_str builder_str(const char *text)
 {
@@ -203,13 +203,26 @@ static inline void builder_begin(builder *b)
     *b = (builder){.base = calloc(1, BUILDER_SIZE), .size = BUILDER_SIZE, .next_name = 1};
     lp_seg_header *h = header_of(b);
     *h = (lp_seg_header){
-        .magic = LP_SEG_MAGIC, .order = LP_SEG_ORDER, .layout = LP_SEG_LAYOUT, .header_size = LP_SEG_HEADER,
-        .state = LP_SEG_RECORDING, .capacity = BUILDER_SIZE, .used = LP_SEG_HEADER, .generation = 6, .measure_cpu = 1,
-        .pid = 4242, .pid_start = 77, .started_ns = BUILDER_REAL,
-        .clock = {.kind = LP_CLOCK_MONOTONIC, .cpu = LP_CPU_RSEQ, .split = 1, .mult = 1ull << 32,
+        .magic = LP_SEG_MAGIC,
+        .order = LP_SEG_ORDER,
+        .layout = LP_SEG_LAYOUT,
+        .header_size = LP_SEG_HEADER,
+        .state = LP_SEG_RECORDING,
+        .capacity = BUILDER_SIZE,
+        .used = LP_SEG_HEADER,
+        .generation = 6,
+        .measure_cpu = 1,
+        .pid = 4242,
+        .pid_start = 77,
+        .started_ns = BUILDER_REAL,
+        .clock = {.kind = LP_CLOCK_MONOTONIC,
+                  .cpu = LP_CPU_RSEQ,
+                  .split = 1,
+                  .mult = 1ull << 32,
                   .start = {BUILDER_START, BUILDER_START, BUILDER_REAL},
                   .last = {BUILDER_START + 10000000000u, BUILDER_START + 10000000000u, BUILDER_REAL + 10000000000u},
-                  .last_done = 3, .last_begun = 3}};
+                  .last_done = 3,
+                  .last_begun = 3}};
     lp_identity_init(&id);
     id.host = builder_str("node07");
     id.uuid = builder_str("0123456789abcdef0123456789abcdef");

@@ -38,7 +38,8 @@ static void arena_gives_zeroed_aligned_memory(void)
 
 static void histogram_cells_hold_their_values(void)
 {
-    uint64_t values[] = {0, 1, 31, 32, 33, 63, 64, 65, 127, 1000, 123456789, (1ull << 55) + 12345, 1ull << 56, UINT64_MAX};
+    uint64_t values[] = {0,          1,         31, 32, 33, 63, 64, 65, 127, 1000, 123456789, (1ull << 55) + 12345,
+                         1ull << 56, UINT64_MAX};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         uint32_t cell = lp_hist_cell(values[i]);
         CHECK(cell < LP_HIST_CELLS);

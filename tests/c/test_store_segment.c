@@ -166,8 +166,12 @@ static void an_unfinished_update_is_rolled_back(void)
     lp_seg_node *n = node_at(&b, step);
     lp_seg_undo *undo = &thread_at(&b, thread)->undo;
     /* killed in the middle: begun and some fields are new, others not yet */
-    *undo = (lp_seg_undo){.valid = 1, .target = step, .cell = cell, .saved = 5,
-                          .old = {n->entries, n->wall, n->covered, n->min, n->max}, .old_cell = *(uint64_t *)at_offset(&b, cell)};
+    *undo = (lp_seg_undo){.valid = 1,
+                          .target = step,
+                          .cell = cell,
+                          .saved = 5,
+                          .old = {n->entries, n->wall, n->covered, n->min, n->max},
+                          .old_cell = *(uint64_t *)at_offset(&b, cell)};
     n->begun++;
     n->entries += 1;
     n->wall += 999999;
@@ -213,8 +217,8 @@ static void an_unfinished_count_is_rolled_back(void)
     add_amount(&b, counter, 5);
     lp_off cell = cell_of(&b, counter + (lp_off)offsetof(lp_seg_counter, cells), 5);
     lp_seg_counter *c = at_offset(&b, counter);
-    thread_at(&b, thread)->undo = (lp_seg_undo){.valid = 2, .target = counter, .cell = cell, .saved = 5,
-        .old = {1, 5, 0, 5, 5}, .old_cell = 1};
+    thread_at(&b, thread)->undo =
+        (lp_seg_undo){.valid = 2, .target = counter, .cell = cell, .saved = 5, .old = {1, 5, 0, 5, 5}, .old_cell = 1};
     c->begun++;
     c->total_low = UINT64_MAX;
     c->total_high = 7;
@@ -359,15 +363,15 @@ static void wrong_headers_are_refused(void)
     lp_error error;
     build(&b, &step);
     lp_seg_header *h = header_of(&b), good = *h;
-#define REFUSED(change, code)                                   \
-    do {                                                        \
-        *h = good;                                              \
-        change;                                                 \
-        lp_worker *bad = read_dead(&b, &error);                 \
-        CHECK(bad == NULL);                                     \
-        CHECK_EQ(error.status, code);                           \
-        CHECK(strlen(error.text) > 5);                          \
-        lp_worker_free(bad);                                    \
+#define REFUSED(change, code)                                                                                          \
+    do {                                                                                                               \
+        *h = good;                                                                                                     \
+        change;                                                                                                        \
+        lp_worker *bad = read_dead(&b, &error);                                                                        \
+        CHECK(bad == NULL);                                                                                            \
+        CHECK_EQ(error.status, code);                                                                                  \
+        CHECK(strlen(error.text) > 5);                                                                                 \
+        lp_worker_free(bad);                                                                                           \
     } while (0)
     REFUSED(h->magic ^= 1, LP_E_FOREIGN);
     REFUSED(h->order = 0x04030201, LP_E_FOREIGN);
@@ -385,6 +389,13 @@ static void wrong_headers_are_refused(void)
     REFUSED(h->name_count = UINT32_MAX, LP_E_DAMAGED);
 #undef REFUSED
     *h = good;
+    /* the caller looked at `used` before another thread took a block: what it can see is read */
+    lp_moment now = {BUILDER_START + 11000000000u, BUILDER_START + 11000000000u, BUILDER_REAL + 11000000000u};
+    size_t seen = h->used;
+    add_block(&b, LP_BLOCK_ARENA, 0, 5000);
+    lp_worker *worker = NULL;
+    CHECK_EQ(lp_segment_read_memory(b.base, seen, &now, &worker, &error), LP_OK);
+    lp_worker_free(worker);
     CHECK_EQ(lp_segment_read_memory(b.base, 100, NULL, NULL, &error), LP_E_TRUNCATED);
     node_at(&b, step)->sibling = step; /* a circle */
     CHECK(read_dead(&b, &error) == NULL);
@@ -529,7 +540,8 @@ static void a_living_segment_is_read_consistently(void)
     }
     atomic_store(&w.stop, true);
     pthread_join(thread, NULL);
-    printf("# %u of %u reads of a node under constant change were estimates; %" PRIu64 " entries\n", torn, rounds, w.written);
+    printf("# %u of %u reads of a node under constant change were estimates; %" PRIu64 " entries\n", torn, rounds,
+           w.written);
     CHECK(torn <= rounds / 100);
     builder_free(&b);
 }

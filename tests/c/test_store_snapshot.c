@@ -385,23 +385,26 @@ static void impossible_values_are_damage(void)
         size_t size;
         const char *text;
     } cases[] = {
-        /* version, empty identity, phases … */
+    /* version, empty identity, phases … */
 #define CASE(body, what) {"\x08\x01\x12\x00" body "\x7d    ", sizeof("\x08\x01\x12\x00" body "\x7d    ") - 1, what}
         CASE("", "has no phases"),
-        CASE("\x52\x02\x20\x05", "a phase has values that cannot be"),                 /* entries without histogram */
-        CASE("\x52\x02\x48\x05", "a phase has values that cannot be"),                 /* wall without entries */
+        CASE("\x52\x02\x20\x05", "a phase has values that cannot be"), /* entries without histogram */
+        CASE("\x52\x02\x48\x05", "a phase has values that cannot be"), /* wall without entries */
         CASE("\x52\x02\x08\x05", "the first phase is not a root"),
-        CASE("\x52\x00\x52\x02\x08\x01", "a phase stands before its parent"),          /* its own parent */
-        CASE("\x52\x00\x52\x03\x12\x01" "a\x52\x03\x12\x01" "a", "a phase stands there twice"),
+        CASE("\x52\x00\x52\x02\x08\x01", "a phase stands before its parent"), /* its own parent */
+        CASE("\x52\x00\x52\x03\x12\x01"
+             "a\x52\x03\x12\x01"
+             "a",
+             "a phase stands there twice"),
         CASE("\x52\x00\x5a\x02\x08\x01", "an open phase is not in the tree"),
         CASE("\x52\x0a\x92\x01\x07\x0a\x02\xff\x7f\x12\x01\x01", "a histogram has cells that do not exist"),
         CASE("\x52\x08\x92\x01\x05\x0a\x00\x12\x01\x01", "a histogram has more counts than cells"),
-        CASE("\x52\x08\x92\x01\x05\x0a\x01\x01\x12\x00", "a number is cut off"),       /* fewer counts than cells */
+        CASE("\x52\x08\x92\x01\x05\x0a\x01\x01\x12\x00", "a number is cut off"), /* fewer counts than cells */
         CASE("\x52\x09\x92\x01\x06\x0a\x01\x01\x12\x01\x00", "a histogram has an empty cell"),
-        CASE("\x52\x05\x9a\x01\x02\x10\x03", "a counter contradicts itself"),          /* calls without histogram */
+        CASE("\x52\x05\x9a\x01\x02\x10\x03", "a counter contradicts itself"), /* calls without histogram */
         CASE("\x52\x04\x9a\x01\x01\x52", "a number is cut off"),
-        CASE("\x52\x00\x0b", "a field has an unknown type"),                           /* a group */
-        CASE("\x52\x00\x50\x05", "a field has the wrong type"),                        /* phases as a number */
+        CASE("\x52\x00\x0b", "a field has an unknown type"),    /* a group */
+        CASE("\x52\x00\x50\x05", "a field has the wrong type"), /* phases as a number */
         CASE("\x52\x00\x7d....", "the checksum is not at the end"),
 #undef CASE
     };
@@ -435,17 +438,45 @@ static void deep_and_wide_trees_have_limits(void)
         lp_buffer_free(&bytes);
         lp_worker_free(worker);
     }
-    lp_worker *worker = lp_worker_new();
+    size_t size = LP__NAME_MAX + 1;
+    char *name = calloc(1, size);
     lp_buffer bytes = {0};
-    char *name = calloc(1, LP__NAME_MAX + 1);
-    uint32_t index;
-    lp_tree_child(&worker->tree, 0, (lp_str){name, LP__NAME_MAX + 1}, &index);
-    lp_snapshot_encode(worker, &bytes);
+    lp__put_uint(&bytes, 1, 1);
+    size_t mark = lp__put_open(&bytes, 2);
+    lp__put_varint(&bytes, 8 << 3 | LP__BYTES); /* a role that is too long: by hand, the encoder cuts it */
+    lp__put_varint(&bytes, size);
+    lp__put_raw(&bytes, name, size);
+    lp__put_close(&bytes, mark);
+    lp__put_fixed32(&bytes, 15, lp__crc32c(0, bytes.data, bytes.size));
     CHECK_EQ(decode_text(bytes.data, bytes.size, &error), LP_E_DAMAGED);
     CHECK(strstr(error.text, "a text is longer than 1 MiB") != NULL);
     lp_buffer_free(&bytes);
-    lp_worker_free(worker);
     free(name);
+}
+
+static void the_encoder_cuts_what_no_reader_takes(void)
+{
+    lp_worker *worker = lp_worker_new(), *back = NULL;
+    lp_buffer bytes = {0};
+    size_t size = LP__NAME_MAX + 1;
+    char *role = malloc(size);
+    lp_str *argv = malloc(70000 * sizeof *argv);
+    for (size_t i = 0; i < 70000; i++)
+        argv[i] = worker_str("a");
+    memset(role, 'x', size);
+    memcpy(role + LP__NAME_MAX - 2, "\xe2\x82\xac", 3); /* the euro sign lies across the limit */
+    worker->id.role = (lp_str){role, size};
+    worker->id.argv = argv;
+    worker->id.argv_count = 70000;
+    REQUIRE(lp_snapshot_encode(worker, &bytes) == LP_OK);
+    REQUIRE(lp_snapshot_decode(bytes.data, bytes.size, "a", &back, NULL) == LP_OK);
+    CHECK_EQ(back->id.role.size, LP__NAME_MAX - 2);
+    CHECK_EQ(back->id.argv_count, LP__LIST_MAX);
+    lp_worker_free(back);
+    lp_worker_free(worker);
+    lp_buffer_free(&bytes);
+    free(role);
+    free(argv);
 }
 
 static void the_encoder_writes_nothing_impossible(void)
@@ -534,6 +565,7 @@ int main(int argc, char **argv)
     RUN(other_files_are_named_for_what_they_are);
     RUN(impossible_values_are_damage);
     RUN(deep_and_wide_trees_have_limits);
+    RUN(the_encoder_cuts_what_no_reader_takes);
     RUN(the_encoder_writes_nothing_impossible);
     /* tests/data holds a file of each version that was ever shipped, as hex: it must stay readable */
     if (load_sample("snapshot-v1.hex"))

@@ -55,7 +55,8 @@ static void hosts_become_safe_names(void)
 {
     struct {
         const char *host, *name;
-    } cases[] = {{"", "unknown"}, {".", "_"}, {"..", "__"}, {"a/../b", "a_.._b"}, {"n\xc3\xb6", "n__"}, {"ok-1.x_y", "ok-1.x_y"}};
+    } cases[] = {{"", "unknown"},      {".", "_"},           {"..", "__"},
+                 {"a/../b", "a_.._b"}, {"n\xc3\xb6", "n__"}, {"ok-1.x_y", "ok-1.x_y"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lp_worker *w = build_worker();
         const char *run = text("%s/hosts", folder);
@@ -136,6 +137,27 @@ static void what_is_written_is_read(void)
     lp_rundir_close(dir);
 }
 
+/* The head of a file is found also where it is longer than the first few KB. */
+static void a_long_command_line_is_listed(void)
+{
+    lp_worker *w = build_worker();
+    lp_rundir *dir;
+    size_t count;
+    static char argument[20000];
+    lp_str argv = {argument, sizeof argument};
+    memset(argument, 'a', sizeof argument);
+    w->id.argv = &argv;
+    w->id.argv_count = 1;
+    CHECK_EQ(lp_snapshot_write(text("%s/long", folder), w, false, NULL), LP_OK);
+    REQUIRE(lp_rundir_open(text("%s/long", folder), (lp_rundir_options){0}, &dir, NULL) == LP_OK);
+    const lp_source *source = lp_rundir_sources(dir, &count);
+    REQUIRE(count == 1);
+    CHECK_EQ(source[0].status, LP_OK);
+    CHECK_EQ(source[0].written_ns, w->written_ns);
+    lp_worker_free(w);
+    lp_rundir_close(dir);
+}
+
 static void *write_many(void *arg)
 {
     lp_worker *w = build_worker();
@@ -192,6 +214,7 @@ int main(void)
     RUN(hosts_become_safe_names);
     RUN(failures_leave_nothing_and_say_why);
     RUN(what_is_written_is_read);
+    RUN(a_long_command_line_is_listed);
     RUN(writers_at_once_do_not_disturb);
     remove_folder(folder);
     return check_done();

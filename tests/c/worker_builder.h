@@ -85,8 +85,12 @@ static inline lp_worker *build_worker(void)
     w->id.source_diff = worker_str("97d29e");
     w->id.source_extra = extra;
     w->id.source_extra_count = 2;
-    w->id.hardware = (lp_hardware){.cpu_cores = 32, .cpu_threads = 64, .cpu_affinity = 16, .ram_total = LP_UNKNOWN_I64,
-                                   .gpus = gpus, .gpu_count = 2};
+    w->id.hardware = (lp_hardware){.cpu_cores = 32,
+                                   .cpu_threads = 64,
+                                   .cpu_affinity = 16,
+                                   .ram_total = LP_UNKNOWN_I64,
+                                   .gpus = gpus,
+                                   .gpu_count = 2};
     w->id.options = options;
     w->id.option_count = 1;
 

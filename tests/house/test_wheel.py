@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import subprocess
 import sysconfig
@@ -71,3 +72,13 @@ def test_extension_exports_its_entry_only(extension: Path) -> None:
     ).stdout
     names = {line.split()[-1] for line in text.splitlines()}
     assert {n for n in names if not n.startswith(("__asan", "__ubsan", "__odr_asan"))} == {"PyInit__lineprofiler"}
+
+
+def test_extension_leaves_nothing_unresolved(extension: Path) -> None:
+    """The linker lets an extension's undefined symbols pass, since Python's own are; ours would fail at import."""
+    if os.environ.get("TESTS_SANITIZED"):
+        pytest.skip("a sanitizer's runtime resolves libc's names too")
+    text = subprocess.run(["nm", "-D", "-u", str(extension)], capture_output=True, text=True, check=True).stdout
+    names = [line.split()[-1] for line in text.splitlines()]
+    weak = ("_ITM_", "__gmon_start__", "__cxa_finalize")
+    assert [n for n in names if "@" not in n and not n.startswith(("Py", "_Py", *weak))] == []

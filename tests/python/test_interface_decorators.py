@@ -97,14 +97,14 @@ def test_methods_keep_their_kind(profiler: Profiler) -> None:
         def add(a: int, b: int) -> int:
             return a + b
 
-        half = profiler.profile(functools.partialmethod(lambda self, by: (self, by), 2), name="half")
+        half = profiler.profile(name="half")(functools.partialmethod(lambda self, by: (self, by), 2))  # type: ignore[type-var]
 
     worker = Worker()
     assert worker.step() is worker
     assert Worker.make() is worker.make() is Worker
     assert Worker.make_too() is Worker
     assert Worker.add(1, 2) == worker.add(1, 2) == 3
-    assert worker.half() == (worker, 2)  # type: ignore[attr-defined, misc]
+    assert worker.half() == (worker, 2)
     assert isinstance(inspect.getattr_static(Worker, "add"), staticmethod)
     assert isinstance(inspect.getattr_static(Worker, "make"), classmethod)
     assert calls(profiler) == {"step": 1, "make": 2, "make_too": 1, "add": 2, "half": 1}
@@ -226,7 +226,7 @@ def test_generator_leaves_no_cycle(profiler: Profiler) -> None:
             generator.throw(error)  # type: ignore[attr-defined]
         del error, generator
         # pytest keeps the traceback until the next one.
-        sys.last_value = None  # type: ignore[attr-defined]
+        sys.last_value = None
     finally:
         gc.enable()
     gc.collect()

@@ -117,7 +117,7 @@ def test_nothing_installed_does_nothing() -> None:
     with accounting.phase("a", io=True, sync=True, sample=0.5, async_work=True) as nothing:
         accounting.count("n")
         accounting.count("n", 3)
-    assert nothing is None  # type: ignore[func-returns-value]
+    assert nothing is None
     accounting.signal_ready("queue", 1)
     accounting.wait_on("queue", 1)
     accounting.trace_begin("queue", 1)

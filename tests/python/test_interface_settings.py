@@ -149,6 +149,7 @@ def test_a_variable_that_was_changed_meanwhile_stays(tmp_path: Path, monkeypatch
         ({"run_dir": b"x"}, TypeError, "run_dir"),
         ({"run_dir": ""}, ValueError, "run_dir"),
         ({"run_dir": "a\0b"}, ValueError, "run_dir"),
+        ({"run_dir": "a\ud800b"}, ValueError, "run_dir"),
         ({"role": 3}, TypeError, "role"),
         ({"role": "a\0b"}, ValueError, "NUL"),
         ({"role": "x" * 301}, ValueError, "300"),
@@ -256,20 +257,19 @@ def test_valid_values_never_raise(tmp_path: Path) -> None:
     """With warnings as errors only what is asked for and missing speaks."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for number, more in enumerate(
-            [
-                {"role": "a/b \udcff"},
-                {"role": "x" * 300},
-                {"run_dir": str(tmp_path / "text")},
-                {"snapshot_interval_s": 10},
-                {"backend": "none"},
-                {"backend": Backend.NONE, "backend_window": (1, 1)},
-                {"trace": False, "trace_functions": ["a*"]},
-                {"source": {"commit": "abc", "odd": {1, 2}, "nan": float("nan")}},
-                {"cuda_sync": True},
-                {"measure_cpu": False, "thread_names": True},
-            ]
-        ):
+        valid: list[dict[str, Any]] = [
+            {"role": "a/b \udcff"},
+            {"role": "x" * 300},
+            {"run_dir": str(tmp_path / "text")},
+            {"snapshot_interval_s": 10},
+            {"backend": "none"},
+            {"backend": Backend.NONE, "backend_window": (1, 1)},
+            {"trace": False, "trace_functions": ["a*"]},
+            {"source": {"commit": "abc", "odd": {1, 2}, "nan": float("nan")}},
+            {"cuda_sync": True},
+            {"measure_cpu": False, "thread_names": True},
+        ]
+        for number, more in enumerate(valid):
             Profiler(**{"run_dir": tmp_path / str(number), **QUIET, **more}).close()
 
 

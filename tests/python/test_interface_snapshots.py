@@ -182,11 +182,49 @@ def test_fork_inside_a_callback(tmp_path: Path) -> None:
         while len(statuses) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
         profiler.close()
-        print(set(statuses))
+        print(len(statuses) >= 3, set(statuses))
         """,
         cwd=tmp_path,
     ).expect()
-    assert done.stdout.strip() == "{7}"
+    assert done.stdout.strip() == "True {7}"
+
+
+def test_threads_that_fork_at_once(tmp_path: Path) -> None:
+    """The timer comes back after the last of them."""
+    done = run_python(
+        """
+        import os, threading, time
+        from lineprofiler.accounting import Profiler
+
+        profiler = Profiler(run_dir="run", role="main", snapshot_interval_s=0.01)
+        ticks = []
+
+        @profiler.on_snapshot
+        def export(tree):
+            ticks.append(1)
+
+        def forks():
+            for _ in range(30):
+                child = os.fork()
+                if child == 0:
+                    os._exit(0)
+                os.waitpid(child, 0)
+
+        threads = [threading.Thread(target=forks) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        before = len(ticks)
+        deadline = time.monotonic() + 20
+        while len(ticks) < before + 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        print(len(ticks) >= before + 2, sum(t.name.startswith("lineprofiler") for t in threading.enumerate()))
+        profiler.close()
+        """,
+        cwd=tmp_path,
+    ).expect()
+    assert done.stdout.strip() == "True 1"
 
 
 def test_fork_waits_for_a_slow_callback_only_so_long(tmp_path: Path) -> None:

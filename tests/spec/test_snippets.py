@@ -101,7 +101,8 @@ def test_sampled_select(tmp_path: Path) -> None:
         """,
     )
     text = lineprofiler("report", "profile/", cwd=tmp_path).expect().stdout
-    assert re.search(r"^~ ?select", text, re.M)
+    # Other marks may stand beside it: an empty body is mostly our own cost.
+    assert re.search(r"^[!†]*~ ?select", text, re.M)
     assert re.search(r"select\s+1 entry in 100", text)
 
 

@@ -30,6 +30,7 @@ _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x10
 # inspect.markcoroutinefunction (3.12) and asyncio before it mark functions that only return a coroutine: (module that
 # owns the mark, its name there, attribute of the function).
 _COROUTINE_MARKS = (
+    ("inspect", "_is_coroutine_marker", "_is_coroutine_marker"),  # 3.12.0 and 3.12.1
     ("inspect", "_is_coroutine_mark", "_is_coroutine_marker"),
     ("asyncio.coroutines", "_is_coroutine", "_is_coroutine"),
 )

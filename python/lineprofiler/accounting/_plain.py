@@ -110,7 +110,7 @@ def tree_from_rows(rows: list[Row]) -> PhaseTree:
 
 
 def tree_to_rows(tree: PhaseTree) -> list[Row]:
-    """The reverse, in the tree's own order: equal phases of a report stay in the order in which they were first seen."""
+    """The reverse, in the tree's own order, so that equal phases of a report stay as they were first visited."""
     return [stats_to_row(path, stats) for path, stats in tree.items()]
 
 

@@ -93,11 +93,12 @@ class Profiler(Recorder):
         self._run_id = settings.run_id
         self._interval = settings.snapshot_interval_s
         self._asked = set(settings.asked)
-        self._cuda_sync = settings.cuda_sync  # the recorder asks for it at phase(sync=True)
         self._exported: Exported = _settings.Exported()
         self._callbacks: list[Callable[[PhaseTree], object]] = []
         self._ticker: Ticker | None = None
         self._cursor: PhaseTree = {}
+        self._pid = 0
+        self._settle()
         for text in settings.warnings:
             _warn(text)
         if settings.enabled:
@@ -108,13 +109,29 @@ class Profiler(Recorder):
     def _begin(self, config: "dict[str, Any]", export: "dict[str, str]") -> None:
         import weakref
 
-        others = [each for each in _recording.get(self._run_dir, []) if each() is not None]
+        # A profiler inherited from a parent, not used here, is none of this process's.
+        others = [each for each in _recording.get(self._run_dir, []) if getattr(each(), "_recording", False)]
         if others:
             _warn(f"another profiler of this process records into {self._run_dir!r}: one process will be shown as two")
-        self._open(config)
+        try:
+            self._open(config)
+        except (MemoryError, OSError) as error:
+            # No place for even the smallest segment: the program goes on without.
+            _warn(f"recording could not start, this process will be missing in the report: {error}")
+            return
         self._opened = True
         _recording[self._run_dir] = [*others, weakref.ref(self)]
         self._exported.add(export, _warn)
+
+    def _settle(self) -> None:
+        """In a forked child: forgets the parent's cursor and callbacks, which belong to the parent."""
+        from os import getpid
+
+        if self._pid != getpid():
+            self._pid = getpid()
+            self._cursor = {}
+            self._callbacks = []
+            self._ticker = None
 
     @classmethod
     def disabled(cls) -> "Profiler":
@@ -189,6 +206,7 @@ class Profiler(Recorder):
 
         The first call gives everything so far. The cursor belongs to this method alone.
         """
+        self._settle()
         now = self.merged_tree()
         # One exchange, so that two threads that call at once share the intervals out between them.
         before, self._cursor = self._cursor, now
@@ -208,6 +226,7 @@ class Profiler(Recorder):
         """
         if not callable(callback):
             raise TypeError(f"a callback can be called, {type(callback).__name__} cannot")
+        self._settle()
         self._callbacks.append(callback)
         if self._ticker is None and self._interval is not None and self.enabled:
             from lineprofiler.accounting._ticker import Ticker
@@ -279,6 +298,7 @@ class Profiler(Recorder):
         if self._closed:
             return
         self._closed = True
+        self._settle()
         try:
             if self._ticker is not None:
                 self._ticker.stop()
@@ -330,7 +350,7 @@ def install_profiler(profiler: Profiler) -> None:
     if profiler._closed:
         return
     before = installed_profiler()
-    if before is not None and before is not profiler and before.enabled:
+    if before is not None and before is not profiler and before.enabled and before._recording:
         _warn("another profiler was installed: the newer takes over")
     _lineprofiler._install(profiler)
 

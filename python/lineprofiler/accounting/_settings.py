@@ -91,6 +91,7 @@ class Settings:
             "strict_names": self.strict_names,
             "thread_names": self.thread_names,
             "snapshot_interval_s": self.snapshot_interval_s,
+            "cuda_sync": self.cuda_sync,
             "argv": [str(each) for each in getattr(sys, "argv", [])],
             "python": python_text(),
             "options": options,
@@ -235,6 +236,10 @@ def _directory(run_dir: Any) -> tuple[str, bool]:
             raise ValueError("run_dir is empty")
         if "\0" in text:
             raise ValueError("run_dir contains a NUL character")
+        try:
+            os.fsencode(text)
+        except UnicodeError:
+            raise ValueError(f"run_dir {text!r} cannot be the name of a file") from None
     else:
         text = os.environ.get(ENV_RUN_DIR) or "profile"
     try:

@@ -7,6 +7,7 @@ hold connections and files that belong to the process that registered them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -33,7 +34,8 @@ class Ticker:
         self._next = time.monotonic() + interval_s
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._paused = False
+        self._forking: set[int] = set()  # threads that are in fork() now
+        self._ended = False
 
     def start(self) -> None:
         """Starts the thread. Raises RuntimeError where no thread can be started."""
@@ -43,6 +45,7 @@ class Ticker:
 
     def stop(self) -> None:
         """Ends the thread for good; waits up to a second for a callback that is running."""
+        self._ended = True
         _tickers.discard(self)
         self._end()
 
@@ -77,15 +80,19 @@ class Ticker:
             self._next += self._interval * max(1, int(late / self._interval) + 1)
 
     def pause(self) -> None:
-        """Before a fork."""
-        self._paused = self._thread is not None
-        self._end()
+        """Before a fork. A callback that forks cannot wait for itself: there the thread stays."""
+        if threading.current_thread() is not self._thread:
+            self._forking.add(threading.get_ident())
+            self._end()
 
     def resume(self) -> None:
         """In the parent, after it."""
-        if self._paused and self._profiler() is not None:
-            self._paused = False
-            self._begin()
+        if threading.get_ident() not in self._forking:
+            return
+        self._forking.discard(threading.get_ident())
+        if not self._forking and self._thread is None and not self._ended and self._profiler() is not None:
+            with contextlib.suppress(RuntimeError):  # no thread to be had: callbacks end, the program goes on
+                self._begin()
 
 
 def _await_kernel(native_id: int) -> None:

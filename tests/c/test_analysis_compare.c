@@ -1,0 +1,134 @@
+/* Two runs phase by phase. */
+#include "check.h"
+#include "make_runs.h"
+
+#include "analysis/compare.h"
+#include "render/render.h"
+
+static lp_run *run_of(unsigned b)
+{
+    lp_run *run = made_or_die(lp_run_new());
+    lp_worker *worker = made_worker("main", "h", 1);
+
+    made_entries(worker, "slower", 100, (b ? 20 : 10) * MS, (b ? 20 : 10) * MS, 1.0, 0.0);
+    made_entries(worker, "same", 100, 10 * MS, 10 * MS, 1.0, 0.0);
+    made_entries(worker, "faster", 100, (b ? 5 : 10) * MS, (b ? 5 : 10) * MS, 1.0, 0.0);
+    made_entries(worker, "thin", 3, (b ? 50 : 10) * MS, (b ? 50 : 10) * MS, 1.0, 0.0);
+    lp_phase *tail = made_entries(worker, "tail", 100, 10 * MS, 10 * MS, 1.0, 0.0);
+    if (b) { /* one entry in a hundred took a second: the mean doubles, the median stays */
+        tail->wall_ns += SECOND;
+        tail->max_ns = SECOND;
+    }
+    made_entries(worker, b ? "new/inner" : "old", 5, MS, MS, 1.0, 0.0);
+    made_add(run, worker);
+    return made_finish(run);
+}
+
+static const lp_delta *row_of(const lp_comparison *comparison, const char *path)
+{
+    for (uint32_t i = 0; i < comparison->count; i++)
+        if (comparison->rows[i].path.size == strlen(path) &&
+            memcmp(comparison->rows[i].path.data, path, strlen(path)) == 0)
+            return &comparison->rows[i];
+    printf("# no row %s\n", path);
+    abort();
+}
+
+static void rows_and_marks(void)
+{
+    lp_run *a = run_of(0), *b = run_of(1);
+    lp_comparison *comparison = NULL;
+
+    REQUIRE(lp_compare(lp_run_tree(a), lp_run_tree(b), &comparison) == LP_OK);
+    CHECK_EQ(comparison->count, 7);
+    CHECK(comparison->rows[0].only_in && comparison->rows[1].only_in && !comparison->rows[2].only_in);
+    CHECK_MEM(comparison->rows[2].path.data, "thin", 4); /* 5x */
+    CHECK_EQ(row_of(comparison, "old")->only_in, 'A');
+    CHECK_EQ(row_of(comparison, "new/inner")->only_in, 'B');
+    CHECK_EQ(row_of(comparison, "new/inner")->samples, 5);
+    CHECK_EQ(row_of(comparison, "new/inner")->depth, 2);
+    CHECK_NEAR(row_of(comparison, "slower")->ratio, 2.0, 1e-9);
+    CHECK_NEAR(row_of(comparison, "slower")->percent, 100.0, 1e-9);
+    CHECK_NEAR(row_of(comparison, "slower")->p50_ratio, 2.0, 0.04); /* within the histogram's 1.6 % on both sides */
+    CHECK(!row_of(comparison, "slower")->tail_moved);
+    CHECK_NEAR(row_of(comparison, "same")->percent, 0.0, 1e-9);
+    CHECK_NEAR(row_of(comparison, "faster")->percent, -50.0, 1e-9);
+    CHECK(row_of(comparison, "thin")->thin && !row_of(comparison, "same")->thin);
+    CHECK(row_of(comparison, "tail")->tail_moved);
+    CHECK_NEAR(row_of(comparison, "tail")->ratio, 2.0, 1e-9);
+    CHECK_NEAR(row_of(comparison, "tail")->p50_ratio, 1.0, 1e-9);
+    for (uint32_t i = 3; i < comparison->count; i++)
+        CHECK(comparison->rows[i - 1].ratio >= comparison->rows[i].ratio);
+    lp_comparison_free(comparison);
+    lp_run_free(a);
+    lp_run_free(b);
+}
+
+static void the_text(void)
+{
+    static lp_sink sink;
+    static const char *const wanted[] = {"A = one\nB = t\\x1bwo\n",
+                                         "old",
+                                         "only in A",
+                                         "only in B",
+                                         "+100.0%",
+                                         "+100.0%~",
+                                         "+400.0%?",
+                                         "-50.0%",
+                                         "fewer than 30 entries",
+                                         "mean 2.00x   median 1.00x"};
+    lp_run *a = run_of(0), *b = run_of(1);
+    lp_comparison *comparison = NULL;
+
+    REQUIRE(lp_compare(lp_run_tree(a), lp_run_tree(b), &comparison) == LP_OK);
+    lp_sink_open_memory(&sink);
+    CHECK_EQ(lp_render_comparison_text(comparison, "one", "t\x1bwo", (lp_text_options){.utf8 = true}, &sink), LP_OK);
+    lp_sink_flush(&sink);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        bool found = strstr(sink.data, wanted[i]) != NULL;
+        if (!found)
+            printf("# not found: %s\n", wanted[i]);
+        CHECK(found);
+    }
+    lp_sink_free(&sink);
+    lp_comparison_free(comparison);
+    lp_run_free(a);
+    lp_run_free(b);
+}
+
+static void a_run_with_itself(void)
+{
+    lp_run *a = made_mcts();
+    lp_comparison *comparison = NULL;
+
+    REQUIRE(lp_compare(lp_run_tree(a), lp_run_tree(a), &comparison) == LP_OK);
+    CHECK_EQ(comparison->count, 11);
+    for (uint32_t i = 0; i < comparison->count; i++) {
+        CHECK_NEAR(comparison->rows[i].percent, 0.0, 0.0);
+        CHECK(!comparison->rows[i].only_in && !comparison->rows[i].tail_moved);
+    }
+    lp_comparison_free(comparison);
+    lp_run_free(a);
+}
+
+static void with_nothing(void)
+{
+    lp_run *a = made_empty(), *b = made_empty();
+    lp_comparison *comparison = NULL;
+
+    REQUIRE(lp_compare(lp_run_tree(a), lp_run_tree(b), &comparison) == LP_OK);
+    CHECK_EQ(comparison->count, 0);
+    lp_comparison_free(comparison);
+    lp_run_free(a);
+    lp_run_free(b);
+    lp_comparison_free(NULL);
+}
+
+int main(void)
+{
+    RUN(rows_and_marks);
+    RUN(the_text);
+    RUN(a_run_with_itself);
+    RUN(with_nothing);
+    return check_done();
+}

@@ -1,0 +1,160 @@
+"""A place where recorded programs of several processes run, with shared memory of its own.
+
+Programs start in `stage.folder`, record into `run` there, and put their segments below `stage.shm`, so that what is
+left over is theirs. Fixture `stage` of tests/conftest.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lptest import LIMIT_S, Done, environment, lineprofiler, run_process
+
+
+def shared_folder() -> str:
+    """A new folder in shared memory (where there is none, on disk: all but the speed is the same)."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    return tempfile.mkdtemp(prefix="lptest-", dir=base)
+
+
+def wait_for(condition: Callable[[], object], what: str, limit_s: float = 60.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {limit_s} s: {what}"
+        time.sleep(0.005)
+
+
+@dataclass
+class Stage:
+    folder: Path
+    shm: Path
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    scripts: int = 0
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        return environment(**{"LINEPROFILER_SHM_DIR": str(self.shm), **extra})
+
+    def script(self, code: str, name: str = "") -> Path:
+        """A program text as a file; without a name in one of its own, so that programs may run side by side."""
+        self.scripts += 1
+        path = self.folder / (name or f"program{self.scripts}.py")
+        path.write_text(textwrap.dedent(code), encoding="utf-8")
+        return path
+
+    def python(
+        self, code: str, *args: object, options: tuple[str, ...] = (), name: str = "", **extra: str
+    ) -> Done:
+        """Runs a program to its end."""
+        command = [sys.executable, *options, str(self.script(code, name)), *map(str, args)]
+        return run_process(command, cwd=self.folder, env=self.environment(**extra))
+
+    def facts(self, code: str, *args: object, options: tuple[str, ...] = (), **extra: str) -> Any:
+        """The value that a program prints in its last line, as repr()."""
+        done = self.python(code, *args, options=options, **extra).expect()
+        return ast.literal_eval(done.stdout.splitlines()[-1])
+
+    def start(self, code: str, *args: object, name: str = "", **extra: str) -> subprocess.Popen[str]:
+        """Starts a program with pipes for its stdin and stdout; `close` kills what is left of it."""
+        process = subprocess.Popen(
+            [sys.executable, str(self.script(code, name)), *map(str, args)],
+            cwd=self.folder,
+            env=self.environment(**extra),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        self.started.append(process)
+        return process
+
+    def command(self, *args: object, **extra: str) -> Done:
+        return lineprofiler(*args, cwd=self.folder, env=self.environment(**extra))
+
+    def report(self, run: str | Path = "run", expect: int = 0) -> Report:
+        done = self.command("report", run, "--json").expect(expect)
+        return Report(json.loads(done.stdout))
+
+    def segments(self) -> list[Path]:
+        """What lies in shared memory, run folders included."""
+        return sorted(p for p in self.shm.glob("lineprofiler-*/**/*"))
+
+    def snapshots(self) -> list[Path]:
+        return sorted(self.run.glob("workers/*/*"))
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.wait(LIMIT_S)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    try:
+                        pipe.close()
+                    except BrokenPipeError:
+                        pass
+
+
+class Report:
+    """A report document by what the tests ask for."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
+        self.workers: list[dict[str, Any]] = document["workers"]
+        self.caveats: dict[str, Any] = document["caveats"]
+
+    def calls(self, role: str | None = None) -> dict[str, int]:
+        """Finished entries by path, over all roles or of one; entered phases only."""
+        found: dict[str, int] = {}
+        for each in self.document["roles"]:
+            if role in (None, each["role"]):
+                for phase in each["phases"]:
+                    if phase["calls"] or phase["open"]:
+                        found[phase["phase"]] = found.get(phase["phase"], 0) + phase["calls"]
+        return found
+
+    def counters(self, role: str | None = None) -> dict[str, int]:
+        """Counters as "path:name", "" being the path of what was counted outside of every phase."""
+        found: dict[str, int] = {}
+        for each in self.document["roles"]:
+            if role in (None, each["role"]):
+                for path, counters in [("", each["counters"])] + [(p["phase"], p["counters"]) for p in each["phases"]]:
+                    for name, total in counters.items():
+                        found[f"{path}:{name}"] = found.get(f"{path}:{name}", 0) + total
+        return found
+
+    def phase(self, role: str, path: str) -> dict[str, Any]:
+        (found,) = [p for r in self.document["roles"] if r["role"] == role for p in r["phases"] if p["phase"] == path]
+        assert isinstance(found, dict)
+        return found
+
+    def states(self, role: str | None = None) -> list[str]:
+        return sorted(w["state"] for w in self.workers if role in (None, w["role"]))
+
+    def worker(self, pid: int) -> dict[str, Any]:
+        (found,) = [w for w in self.workers if w["pid"] == pid]
+        return found
+
+    @staticmethod
+    def open_since(worker: dict[str, Any]) -> dict[str, float]:
+        """Open phases of a worker by path, and since when (Unix time, s)."""
+        return {"/".join(each["path"]): each["since"] for each in worker["open"]}
+
+    def healthy(self) -> None:
+        """Nothing was lost, folded or misused anywhere."""
+        trouble = {k: v for k, v in self.caveats["health"].items() if v not in (0, "")}
+        assert not trouble
+        assert self.caveats["unreadable"] == []
