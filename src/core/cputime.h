@@ -45,6 +45,17 @@ bool lp_cpu_delay(lp_detector *detector, uint64_t *delay);
 /* In a forked child: closes the parent's descriptors, which read the parent's threads. */
 void lp_cpu_in_child(void);
 
+/* What our own reads of /proc add to the program's rchar: of the process, and of the calling thread. */
+extern _Atomic uint64_t lp__own_reads __attribute__((visibility("hidden")));
+extern __thread uint64_t lp__own_reads_here __attribute__((visibility("hidden")));
+static inline void lp__own_read(int64_t bytes)
+{
+    if (bytes > 0) {
+        lp__own_reads += (uint64_t)bytes;
+        lp__own_reads_here += (uint64_t)bytes;
+    }
+}
+
 /* Moves fd to a number that programs do not use (closes the old one); close-on-exec. -1 if fd is -1. */
 int lp__fd_high(int fd);
 /* Closes fd only if it is still the file (dev, ino): a user's closerange may have given its number away. */

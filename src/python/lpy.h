@@ -22,7 +22,6 @@ typedef struct lpy_session {
     lp_arena *arena;              /* of `id` */
     lp_identity id;               /* of this process; in a child described anew */
     uint64_t snapshot_ns;         /* interval, 0 = none periodic */
-    uint64_t own_io[LPY_IO_COUNT];/* what our own writes moved */
     int io_fd;                    /* of /proc/self/io, -1 none */
     uint64_t io_dev, io_ino;
     uint32_t io_generation;
@@ -97,6 +96,8 @@ void lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps);
 
 /* procio.c */
 bool lpy_io_read(lpy_session *session, bool thread, uint64_t io[LPY_IO_COUNT]); /* no Python; errno kept */
+void lpy_io_own(const uint64_t moved[LPY_IO_COUNT]); /* not the program's: taken off from now on */
+void lpy_io_in_child(void);
 void lpy_io_close(lpy_session *session);
 
 /* run_api.c (package) */

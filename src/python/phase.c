@@ -204,7 +204,7 @@ static int enter_slow(PhaseObject *phase)
         entry = lp_enter(th, node, flags, phase->stride);
         if (entry && phase->flags & PHASE_IO) {
             for (int i = 0; i < LPY_IO_COUNT; i++)
-                entry->extra[i] = readable ? io[i] - session->own_io[i] : UINT64_MAX;
+                entry->extra[i] = readable ? io[i] : UINT64_MAX;
             entry->epoch = atomic_load(&core->io_arrivals) - th->io_arrivals;
         }
     }
@@ -293,8 +293,7 @@ static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
             how |= LP_LEFT_IO_MISSING;
         } else {
             for (int i = 0; i < LPY_IO_COUNT; i++) {
-                uint64_t end = io[i] - session->own_io[i];
-                moved[i] = end > entry->extra[i] ? end - entry->extra[i] : 0;
+                moved[i] = io[i] > entry->extra[i] ? io[i] - entry->extra[i] : 0;
             }
         }
         if (entry->thread != th)

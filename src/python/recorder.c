@@ -111,13 +111,13 @@ static PyObject *recorder_io(PyObject *self, PyObject *unused)
     RecorderObject *recorder = self_of(self);
     lpy_session *session = recorder->session ? recorder->session : recorder->past;
     uint64_t io[LPY_IO_COUNT] = {0};
-    bool known = session && lpy_io_read(session, false, io);
 
     (void)unused;
-    /* What a parent's snapshots moved is not in this process's counters. */
-    bool ours = known && session->id.pid == (int64_t)getpid();
-    for (int i = 0; ours && i < LPY_IO_COUNT; i++)
-        io[i] -= session->own_io[i];
+    if (session && session->id.pid != (int64_t)getpid()) { /* a forked child that has not recorded yet */
+        lpy_io_in_child();
+        lp_cpu_in_child();
+    }
+    bool known = session && lpy_io_read(session, false, io);
     if (session && session == recorder->past)
         lpy_io_close(session);
     return Py_BuildValue("KKKKO", (unsigned long long)io[LPY_IO_READ_BYTES], (unsigned long long)io[LPY_IO_WRITE_BYTES],

@@ -71,8 +71,10 @@ static bool open_segment(void *user, lp_recorder *core)
     lp_error error = {0};
     int dirfd = -1;
 
-    if (core->child)
+    if (core->child) {
         lpy_names_in_child();
+        lpy_io_in_child();
+    }
     if (!session->private)
         describe(session);
     snprintf(run, sizeof run, "%.*s", (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
@@ -111,7 +113,6 @@ static bool open_segment(void *user, lp_recorder *core)
     note_error(session, &error);
     session->generation = 0;
     session->write_failures = 0;
-    memset(session->own_io, 0, sizeof session->own_io); /* of a parent */
     set_due(session);
     return true;
 }
@@ -158,9 +159,11 @@ lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_e
         note_error(session, error);
     }
     /* Not the program's traffic: taken off the io=True phases that it fell into. */
-    if (counted && lpy_io_read(session, false, after))
+    if (counted && lpy_io_read(session, false, after)) {
         for (int i = 0; i < LPY_IO_COUNT; i++)
-            session->own_io[i] += after[i] > before[i] ? after[i] - before[i] : 0;
+            after[i] = after[i] > before[i] ? after[i] - before[i] : 0;
+        lpy_io_own(after);
+    }
     errno = saved;
     return status;
 }

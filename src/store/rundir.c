@@ -208,6 +208,17 @@ static bool same_worker(const file *a, const file *b)
     return strcmp(a->host, b->host) == 0 && a->stem == b->stem && memcmp(a->name, b->name, a->stem) == 0;
 }
 
+/* Is the identity inside the one that stands in the name? */
+static bool is_named_after(const file *f, const lp_worker *head)
+{
+    char stem[200];
+
+    lp__snapshot_stem(stem, sizeof stem, &head->id);
+    return strlen(stem) == f->stem && memcmp(f->name, stem, f->stem) == 0;
+}
+
+/* A damaged head could put a worker into an attempt of its own, where it is only listed: a small file is checked whole at
+ * once, a larger one if its identity is not that of its name. */
 static lp_status read_head(const lp_rundir *dir, const file *f, const char *path, lp_worker **head, lp_error *error)
 {
     unsigned char start[HEAD_SIZE];
@@ -230,15 +241,28 @@ static lp_status read_head(const lp_rundir *dir, const file *f, const char *path
     else
         status = lp_snapshot_head(start, got, path, head, error);
     close(fd);
-    if (status == LP_E_TRUNCATED && got == sizeof start) { /* a long command line */
+    bool whole = got < sizeof start, good = whole && status == LP_OK;
+    if (good) {
+        status = lp_snapshot_check(start, got, path, error);
+    } else if (!whole && (status == LP_E_TRUNCATED /* a long command line */ ||
+                          (status == LP_OK && !is_named_after(f, *head)))) {
         unsigned char *data;
         size_t size;
+        if (status == LP_OK)
+            lp_worker_free(*head);
         status = lp__read_file(dir->workers, relative, path, &data, &size, error);
         if (status == LP_OK) {
             status = lp_snapshot_head(data, size, path, head, error);
+            good = status == LP_OK;
+            if (good)
+                status = lp_snapshot_check(data, size, path, error);
             free(data);
         }
     }
+    if (good && status == LP_OK && (*head)->id.run_id.size == 0)
+        status = lp__fail(error, LP_E_DAMAGED, path, UINT64_MAX, "has no run id");
+    if (good && status != LP_OK)
+        lp_worker_free(*head);
     return status;
 }
 

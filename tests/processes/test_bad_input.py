@@ -4,6 +4,7 @@ report tells, and one damaged file costs that one worker.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -39,10 +40,6 @@ assert profiler.merged_tree()[("a",)].calls == 1000
 profiler.close()
 print("the end")
 """
-
-
-def drop_privileges(code: str) -> str:
-    return UNPRIVILEGED + code
 
 
 # ---- files of a run directory ---------------------------------------------------------------------------------------
@@ -105,8 +102,9 @@ def one_lost(stage: Stage, path: Path, entries: int, expect: str | None = None) 
 def by_command(stage: Stage, path: Path, entries: int, expect: str = "") -> None:
     report = stage.report()
     assert report.calls() == {"a": 6 - entries}
-    (reason,) = report.caveats["unreadable_reasons"]
-    assert expect in reason
+    (lost,) = report.caveats["unreadable_reasons"]
+    assert stage.folder / lost["path"] == path
+    assert expect in lost["reason"] != ""
     done = stage.command("report", "run").expect()
     assert "1 worker file(s) unreadable" in done.stdout
     assert path.name[-20:] in done.stdout
@@ -141,7 +139,11 @@ def test_snapshot_with_any_byte_changed(damaged: Stage) -> None:
             at = chance.randrange(len(torn))
             torn[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(1, 4))
         path.write_bytes(torn)
-        one_lost(damaged, path, entries)
+        if torn != blob:
+            one_lost(damaged, path, entries)
+    for wrong in (b"samf", b"tame"):  # the run id itself: an attempt of its own, if it were believed
+        path.write_bytes(blob.replace(b"\x04same", b"\x04" + wrong))
+        one_lost(damaged, path, entries, "checksum")
     by_command(damaged, path, entries)
 
 
@@ -193,7 +195,7 @@ def test_snapshot_of_a_newer_version(damaged: Stage) -> None:
     path.write_bytes(sealed(b"\x08\x02" + blob[2:-5]))
     one_lost(damaged, path, entries, "version 2")
     # An unknown field of the same version is skipped.
-    path.write_bytes(sealed(blob[:-5] + b"\xfa\x3f\x03abc"))
+    path.write_bytes(sealed(blob[:-5] + b"\xfa\x7f\x03abc"))
     assert damaged.report().calls() == {"a": 6}
 
 
@@ -461,6 +463,19 @@ def test_workers_folder_that_is_a_link_or_a_file(stage: Stage) -> None:
     assert report.workers[0]["write_failures"] > 0
 
 
+def test_directory_of_any_name(stage: Stage) -> None:
+    """Blanks, quotes, terminal codes, bytes that are no UTF-8, a path of 1,000 bytes."""
+    names = [b" ", b"a\nb", b"\x1b[31m", b"\xff\xfe", b"'\"$(x)", b"-o", "é".encode(), b"/".join([b"x" * 200] * 5)]
+    for name in map(os.fsdecode, names):
+        stage.python(RECORDS.replace('"run"', f"{name!r}")).expect()
+        where = stage.folder / name
+        assert len(list(where.glob("workers/*/*.snap"))) == 1, name
+        report = stage.report(where)
+        assert report.calls() == {"a": 1000}
+        text = stage.command("report", where).expect().stdout
+        assert "\x1b" not in text
+
+
 # ---- disks and limits -----------------------------------------------------------------------------------------------
 
 
@@ -498,8 +513,6 @@ def test_full_disk(stage: Stage) -> None:
         """,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
-    import json
-
     assert not [n for n in (stage.folder / "left.txt").read_text().split() if n.endswith(".tmp")]
     full, free = (Report(json.loads((stage.folder / f"{name}.json").read_text())) for name in ("full", "free"))
     assert full.calls() == free.calls() == {"a": 1000}
@@ -520,8 +533,6 @@ def test_read_only_disk(stage: Stage) -> None:
         """,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
-    import json
-
     report = Report(json.loads((stage.folder / "ro.json").read_text()))
     assert report.calls() == {"a": 1000}
     assert "Read-only" in report.workers[0]["health"]["last_error"]
@@ -535,7 +546,7 @@ def test_full_shared_memory(stage: Stage) -> None:
         import os
         profiler = Profiler("run", role="r")
         entered = 0
-        for number in range(3000):
+        for number in range(1500):
             with profiler.phase(f"p{number}"):
                 with profiler.phase("below"):
                     entered += 1
@@ -555,15 +566,13 @@ def test_full_shared_memory(stage: Stage) -> None:
         """,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "the end\nthe end\n", "")
-    import json
-
     grows, private = (Report(json.loads((stage.folder / f"{n}.json").read_text())) for n in ("grows", "private"))
     calls = grows.calls()
     recorded = sum(calls.values())
-    assert 100 < recorded < 6000
+    assert 100 < recorded < 3000
     assert grows.caveats["health"]["lost_entries"] + grows.caveats["health"]["folded_paths"] > 0
-    assert max(calls.values()) < 6000
-    assert sum(private.calls().values()) == 6000
+    assert set(calls.values()) == {1}
+    assert sum(private.calls().values()) == 3000
     assert len(private.caveats["private_memory"]) == 1
 
 
@@ -587,10 +596,9 @@ def test_file_size_limit(stage: Stage, limit: int) -> None:
 @pytest.mark.parametrize("spare", [1 << 20, 6 << 20, 30 << 20, 300 << 20])
 def test_address_space_limit(stage: Stage, spare: int) -> None:
     """RLIMIT_AS counts addresses: the segment takes less, or there is none and the program runs on."""
-    stage.python(
+    done = stage.python(
         f"""
         import resource, sys, warnings
-        warnings.simplefilter("ignore")
         from lineprofiler.accounting import Profiler
         Profiler("warm").close()
         size = int(open("/proc/self/statm").read().split()[0]) * 4096
@@ -600,13 +608,13 @@ def test_address_space_limit(stage: Stage, spare: int) -> None:
             with profiler.phase("a"):
                 with profiler.phase("b"):
                     profiler.count("n", 2)
-        profiler.close()
         print(profiler.enabled)
+        profiler.close()
         """,
     ).expect()
-    report = stage.report(expect=0)
+    assert ("recording could not start" in done.stderr) == (done.stdout == "False\n")
     if spare >= 6 << 20:
-        assert report.calls() == {"a": 1000, "a/b": 1000}
+        assert stage.report().calls() == {"a": 1000, "a/b": 1000}
 
 
 SHM = {
@@ -630,12 +638,10 @@ def test_shared_memory_that_cannot_be_used(stage: Stage, what: str) -> None:
     taken.mkdir(parents=True)
     taken.chmod(0o777)  # anybody may put files there: not ours to trust
     where = SHM[what].format(folder=stage.folder)
-    done = stage.python(drop_privileges(RECORDS), LINEPROFILER_SHM_DIR=where).expect()
+    done = stage.python(UNPRIVILEGED + RECORDS, LINEPROFILER_SHM_DIR=where).expect()
     assert done.stdout == "the end\n"
     assert done.stderr == ""
-    report = Report(
-        __import__("json").loads(stage.command("report", "run", "--json", LINEPROFILER_SHM_DIR=where).expect().stdout)
-    )
+    report = Report(json.loads(stage.command("report", "run", "--json", LINEPROFILER_SHM_DIR=where).expect().stdout))
     assert report.calls() == {"a": 1000}
     if what in ("relative", "very long", "not a path"):
         return  # not a usable value: the default is used
@@ -665,7 +671,7 @@ def test_folder_of_somebody_else_in_shared_memory(stage: Stage) -> None:
 
 # ---- the environment ------------------------------------------------------------------------------------------------
 
-NONSENSE = ["", " ", "\x01\x1b[31m", "x" * 100_000, "../../../etc/passwd", "'; drop table", "-1", "NaN", "\udcff\udcfe"]
+NONSENSE = ["", " ", "\x01\x1b[31m", "x" * 50_000, "../../../etc/passwd", "'; drop table", "-1", "NaN", "\udcff\udcfe"]
 
 
 @pytest.mark.parametrize("value", NONSENSE, ids=[f"value {n}" for n in range(len(NONSENSE))])
@@ -787,11 +793,12 @@ def test_closed_pipe_is_quiet(stage: Stage) -> None:
 
 def test_output_that_cannot_be_written(stage: Stage) -> None:
     stage.python(RECORDS).expect()
-    for target in ("missing/file", "run", "/proc/nothing", "/dev/full", "x" * 300):
+    for target in ("missing/file", "run", "/proc/nothing", "/dev/full", "x" * 300, "\x1b[31m/file"):
         done = stage.command("report", "run", "-o", target).expect(2)
         assert done.stdout == ""
         assert done.stderr.count("\n") == 1, done.stderr
-        assert target in done.stderr
+        assert target[:50].replace("\x1b", "") in done.stderr.replace("\\x1b", "")
+        assert "\x1b" not in done.stderr
         assert "Traceback" not in done.stderr
     with open("/dev/full", "w") as full:
         done_full = subprocess.run(
