@@ -1,6 +1,7 @@
 /* Recorder: the C base of lineprofiler.accounting.Profiler. */
 #include <string.h>
 #include <unistd.h>
+#include <unistd.h>
 
 #include "python/convert.h"
 #include "python/lpy.h"
@@ -54,6 +55,8 @@ static void shut(RecorderObject *recorder)
         return;
     recorder->session = NULL; /* first: from here on phases of other threads record nothing */
     recorder->past = session;
+    if (lpy.installed == recorder)
+        lpy_phase_forget();
     lpy_session_close(session);
     Py_CLEAR(session->shapes);
 }
@@ -89,14 +92,24 @@ static PyObject *recorder_worker(PyObject *self, PyObject *unused)
     lp_error error = {0};
 
     (void)unused;
-    if (!session && recorder->past && recorder->past->last)
-        return lp_py_from_worker(recorder->past->last);
     if (session && session->core->recording && !lp_recorder_forked(session->core)) {
+        lp_status status;
         lpy_session_name_threads(session);
-        lp_status status = lpy_session_worker(session, &worker, &error);
-        if (status != LP_OK)
+        Py_BEGIN_ALLOW_THREADS
+        status = lpy_session_worker(session, &worker, &error);
+        Py_END_ALLOW_THREADS
+        if (status != LP_OK && recorder->session)
             return lp_py_raise(status, &error);
-    } else { /* a forked child that has not recorded yet: empty, not its parent's */
+    }
+    /* Another thread is closing it: its figures are there in a moment. */
+    while (!worker && recorder->past && recorder->past->closing && !lp_recorder_forked(recorder->past->core)) {
+        Py_BEGIN_ALLOW_THREADS
+        usleep(100);
+        Py_END_ALLOW_THREADS
+    }
+    if (!worker && recorder->past && recorder->past->last)
+        return lp_py_from_worker(recorder->past->last);
+    if (!worker) { /* a forked child that has not recorded yet: empty, not its parent's */
         worker = lp_worker_new();
         if (!worker)
             return PyErr_NoMemory();

@@ -359,8 +359,7 @@ def test_r5_three_digits_at_every_scale(stage: Stage) -> None:
     shown = [float(n) for n in re.findall(r"(\d+\.\d+)ms", sleeps)]
     assert shown
     assert all(12.3 <= n < 2000 for n in shown)
-    assert "nan" not in text.lower().replace("nanosecond", "")
-    assert "inf" not in text.lower().split()
+    assert re.search(r"\b(nan|inf|infinity)\b", text.lower()) is None
     report = stage.report()
     phase = report.phase("r", "all")
     assert phase["counters"] == {"zero": 0, "large": 2**63, "negative": -5}

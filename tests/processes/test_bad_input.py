@@ -113,6 +113,7 @@ def by_command(stage: Stage, path: Path, entries: int, expect: str = "") -> None
     assert dump.stderr.count("\n") == 1
 
 
+@pytest.mark.one_version
 def test_snapshot_cut_at_every_byte(damaged: Stage) -> None:
     path = damaged.snapshots()[-1]
     blob, entries = path.read_bytes(), entries_of(path)
@@ -126,6 +127,7 @@ def test_snapshot_cut_at_every_byte(damaged: Stage) -> None:
     assert damaged.report().calls() == {"a": 6}
 
 
+@pytest.mark.one_version
 def test_snapshot_with_any_byte_changed(damaged: Stage) -> None:
     path = damaged.snapshots()[0]
     blob, entries = path.read_bytes(), entries_of(path)
@@ -178,6 +180,7 @@ FOREIGN: dict[str, tuple[bytes, str]] = {
 }
 
 
+@pytest.mark.one_version
 @pytest.mark.parametrize("what", FOREIGN)
 def test_file_of_another_program(damaged: Stage, what: str) -> None:
     path = damaged.snapshots()[1]
@@ -187,6 +190,7 @@ def test_file_of_another_program(damaged: Stage, what: str) -> None:
     one_lost(damaged, path, entries, reason)
 
 
+@pytest.mark.one_version
 def test_snapshot_of_a_newer_version(damaged: Stage) -> None:
     path = damaged.snapshots()[1]
     blob, entries = path.read_bytes(), entries_of(path)
@@ -199,6 +203,7 @@ def test_snapshot_of_a_newer_version(damaged: Stage) -> None:
     assert damaged.report().calls() == {"a": 6}
 
 
+@pytest.mark.one_version
 def test_sparse_file_of_four_gigabytes(damaged: Stage) -> None:
     path = damaged.snapshots()[1]
     entries = entries_of(path)
@@ -207,6 +212,7 @@ def test_sparse_file_of_four_gigabytes(damaged: Stage) -> None:
     one_lost(damaged, path, entries, "larger than")
 
 
+@pytest.mark.one_version
 def test_what_is_no_file(damaged: Stage) -> None:
     """A folder, a pipe, a link to a device under a snapshot's name: none is opened, none stops the reader."""
     folder = damaged.snapshots()[0].parent
@@ -224,6 +230,7 @@ def test_what_is_no_file(damaged: Stage) -> None:
     assert len(report.caveats["unreadable"]) == 5
 
 
+@pytest.mark.one_version
 def test_all_files_unreadable_is_exit_2(damaged: Stage) -> None:
     for path in damaged.snapshots():
         path.write_bytes(path.read_bytes()[:50])
@@ -235,6 +242,7 @@ def test_all_files_unreadable_is_exit_2(damaged: Stage) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.one_version
 def test_damaged_segment_is_one_lost_worker(stage: Stage) -> None:
     """What a dead process left in shared memory may be damaged as well; nothing of it can crash a reader."""
     stage.python(
@@ -791,6 +799,7 @@ def test_closed_pipe_is_quiet(stage: Stage) -> None:
         assert (closed.returncode, closed.stderr) == (0, b"")
 
 
+@pytest.mark.one_version
 def test_output_that_cannot_be_written(stage: Stage) -> None:
     stage.python(RECORDS).expect()
     for target in ("missing/file", "run", "/proc/nothing", "/dev/full", "x" * 300, "\x1b[31m/file"):
@@ -878,6 +887,7 @@ def test_second_install_warns_and_takes_over(stage: Stage) -> None:
     assert stage.report("two").calls() == {"b": 1}
 
 
+@pytest.mark.one_version
 def test_usage_errors_are_one_line_and_exit_2(stage: Stage) -> None:
     cases: list[list[Any]] = [
         [],

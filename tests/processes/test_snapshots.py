@@ -100,7 +100,9 @@ def test_periodic_snapshot_of_a_living_process_is_not_shown_twice(stage: Stage) 
     here = stage.report()
     assert here.counters() == {"a:n": 11}
     assert here.states() == ["running"]
-    there = Report(json.loads(stage.command("report", "run", "--json", LINEPROFILER_SHM_DIR="/nowhere").expect().stdout))
+    there = Report(
+        json.loads(stage.command("report", "run", "--json", LINEPROFILER_SHM_DIR="/nowhere").expect().stdout)
+    )
     assert there.counters() == {"a:n": 1}
     assert there.calls() == {"a": 1}
     assert there.states() == ["last_seen"]
@@ -319,9 +321,9 @@ def test_same_directory_again_shows_the_newest_attempt(stage: Stage) -> None:
         assert report.calls() == {"a": number}
         assert {a["run_id"] for a in report.caveats["attempts"]} == {f"attempt-{n}" for n in range(1, number)}
     done = stage.command("report", "run").expect()
-    assert "WARNING  2 of 3 worker file(s) are excluded as 2 earlier attempt(s)" in re.sub(r"\s+", " ", done.stdout).replace(
-        "WARNING 2", "WARNING  2"
-    )
+    assert "WARNING  2 of 3 worker file(s) are excluded as 2 earlier attempt(s)" in re.sub(
+        r"\s+", " ", done.stdout
+    ).replace("WARNING 2", "WARNING  2")
     for name in ("attempt-1", "attempt-2"):
         assert name in done.stdout
     assert len(stage.snapshots()) == 3
