@@ -11,7 +11,7 @@ import pytest
 from lpstage import Stage, shared_folder
 
 # Their assertions show values too.
-pytest.register_assert_rewrite("phases", "lptest")
+pytest.register_assert_rewrite("phases")
 
 HERE = Path(__file__).parent
 # The same on every interpreter.

@@ -373,7 +373,8 @@ void lp__look_at_cpu(lp_thread *th, uint64_t now)
         return;
     }
     bool fast = detector->word != &detector->never, switched = false, wanted, split;
-    uint64_t cpu, delay = 0, middle, reading, base = detector->base_ticks;
+    uint64_t base = detector->base_ticks, at = (int64_t)(now - base) > 0 ? now : base;
+    uint64_t cpu, cpu_at = 0, delay = 0, middle;
     for (int tries = 1;; tries++) {
         switched = switched || *detector->word != detector->expected;
         lp_detector_arm(detector); /* first: a switch from here on is seen */
@@ -381,24 +382,25 @@ void lp__look_at_cpu(lp_thread *th, uint64_t now)
         cpu = lp_cpu_now();
         uint64_t after = lp_ticks();
         middle = before + (after - before) / 2;
-        int64_t off =
-            (int64_t)lp_ticks_to_ns(middle - base, th->mult) - (int64_t)(cpu - detector->base_cpu) + th->raw_away;
-        wanted = switched && (fast || off - th->high_away >= 500);
+        if (tries == 1) {
+            /* What this thread has used since `at`: a few instructions, if it lost the CPU in between. Another thread
+             * keeps it for a slice, 0.7 ms and more; an interrupt or the hypervisor for some 0.1 ms, which counts as
+             * used here. */
+            uint64_t code = lp_ticks_to_ns(before - at, th->mult), reading = lp_ticks_to_ns(after - before, th->mult) / 2;
+            uint64_t used = (!switched || code < 500000 ? code : 1000) + (reading < 500 ? reading : 500);
+            cpu_at = cpu - detector->base_cpu > used ? cpu - used : detector->base_cpu;
+            th->raw_away += (int64_t)lp_ticks_to_ns(at - base, th->mult) - (int64_t)(cpu_at - detector->base_cpu);
+            detector->base_ticks = at;
+            detector->base_cpu = cpu_at;
+        }
+        wanted = switched && (fast || th->raw_away - th->high_away >= 500);
         split = wanted && lp_cpu_delay(detector, &delay);
-        reading = lp_ticks_to_ns(after - before, th->mult) * (uint64_t)tries;
-        bool together =
-            fast ? *detector->word == detector->expected : lp_ticks_to_ns(lp_ticks() - after, th->mult) <= 20000;
-        if (tries == 3 || (together && reading <= 5000u * (uint64_t)tries))
+        /* CPU time and delay belong together if no switch came between them. */
+        if (!split || tries == 3 ||
+            (fast ? *detector->word == detector->expected : lp_ticks_to_ns(lp_ticks() - before, th->mult) <= 20000))
             break;
     }
-    uint64_t at = (int64_t)(now - base) > 0 ? now : base;
-    uint64_t gap = lp_ticks_to_ns(middle - at, th->mult), lost = 0;
-    if (gap > 10000 + 2 * reading) /* longer than any of the above takes */
-        lost = gap - 1000 - reading;
-    uint64_t cpu_at = cpu - detector->base_cpu > gap - lost ? cpu - (gap - lost) : detector->base_cpu;
-    th->raw_away += (int64_t)lp_ticks_to_ns(at - base, th->mult) - (int64_t)(cpu_at - detector->base_cpu);
-    detector->base_ticks = at;
-    detector->base_cpu = cpu_at;
+    uint64_t since = lp_ticks_to_ns(middle - at, th->mult), used = cpu - cpu_at, lost = since > used ? since - used : 0;
     if (th->raw_away > th->high_away) {
         /* CPU time never runs backwards: what the two clocks disagree by is at most the noise of one reading. */
         uint64_t more = (uint64_t)(th->raw_away - th->high_away);
@@ -415,7 +417,7 @@ void lp__look_at_cpu(lp_thread *th, uint64_t now)
             th->unsplit += more;
         }
     }
-    if (lost)
+    if (lost > 2000)
         lp_detector_upset(detector);
     errno = saved;
 }

@@ -145,6 +145,17 @@ def test_spin_under_load_is_starved(profiler: Profiler, crowded: int) -> None:
 
 
 @pytest.mark.timing
+def test_no_entry_under_load_is_wrong(profiler: Profiler, crowded: int) -> None:
+    """Where the kernel switches between the end of a phase and the reading of the clocks, the loss is not its own."""
+
+    def attempt() -> None:
+        for _ in range(40):
+            taken(profiler, lambda: spin(5 * MS))
+
+    measured(attempt, tries=2)
+
+
+@pytest.mark.timing
 def test_sleep_under_load_is_blocked(profiler: Profiler, crowded: int) -> None:
     def attempt() -> None:
         stats, _ = taken(profiler, lambda: time.sleep(0.05))

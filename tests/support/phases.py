@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -110,9 +111,15 @@ def spin(cpu_ns: int) -> None:
         pass
 
 
+_opened = threading.local()
+
+
 def run_delay_ns() -> int:
     """How long this thread has waited for a CPU, from the kernel: the second number of schedstat."""
-    return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+    # Opening a file of /proc takes up to a millisecond on a loaded machine, reading it again a microsecond.
+    if not hasattr(_opened, "schedstat"):
+        _opened.schedstat = open("/proc/thread-self/schedstat", "rb", buffering=0)  # noqa: SIM115 -- for ever
+    return int(os.pread(_opened.schedstat.fileno(), 100, 0).split()[1])
 
 
 @contextlib.contextmanager
@@ -209,7 +216,10 @@ def agrees(stats: PhaseStats, bounds: Bounds, rate: float = RATE) -> None:
     assert stats.calls == 1
     assert least.wall_ns * (1 - rate) <= stats.wall_ns <= most.wall_ns * (1 + rate)
     assert least.cpu_ns - NOISE_NS <= stats.cpu_ns <= most.cpu_ns + NOISE_NS
-    assert least.delay_ns - NOISE_NS <= stats.starved_ns <= most.delay_ns + 0.01 * stats.wall_ns + NOISE_NS
+    # Run-queue delay and CPU time together come to up to 0.2 % more or less than the wall time: the kernel keeps them
+    # by different clocks, and time that the hypervisor took is in none of them.
+    slack = 0.005 * stats.wall_ns + NOISE_NS
+    assert least.delay_ns - slack <= stats.starved_ns <= most.delay_ns + slack
     assert stats.cpu_unknown_ns == 0
     assert stats.wait_split, "schedstat is there on every kernel that the tests know"
     assert abs(stats.blocked_ns + stats.starved_ns - stats.wait_ns) <= 1
