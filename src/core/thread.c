@@ -386,7 +386,8 @@ void lp__look_at_cpu(lp_thread *th, uint64_t now)
             /* What this thread has used since `at`: a few instructions, if it lost the CPU in between. Another thread
              * keeps it for a slice, 0.7 ms and more; an interrupt or the hypervisor for some 0.1 ms, which counts as
              * used here. */
-            uint64_t code = lp_ticks_to_ns(before - at, th->mult), reading = lp_ticks_to_ns(after - before, th->mult) / 2;
+            uint64_t code = lp_ticks_to_ns(before - at, th->mult),
+                     reading = lp_ticks_to_ns(after - before, th->mult) / 2;
             uint64_t used = (!switched || code < 500000 ? code : 1000) + (reading < 500 ? reading : 500);
             cpu_at = cpu - detector->base_cpu > used ? cpu - used : detector->base_cpu;
             th->raw_away += (int64_t)lp_ticks_to_ns(at - base, th->mult) - (int64_t)(cpu_at - detector->base_cpu);
