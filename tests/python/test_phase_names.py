@@ -90,7 +90,10 @@ def test_long_names_keep_head_and_identity(profiler: Profiler) -> None:
 
 @real_memory
 def test_long_names_are_not_kept(profiler: Profiler) -> None:
-    """200 names of 1 MB each: the texts must be free again."""
+    """200 names of 10^6 characters: the texts must be free again.
+
+    Kept, they are 800 MB (text and UTF-8); what malloc keeps of the freed ones was up to 46 MB.
+    """
     for number in range(20):
         with phase(chr(65 + number) * 10**6):
             pass
@@ -98,7 +101,7 @@ def test_long_names_are_not_kept(profiler: Profiler) -> None:
     for number in range(200):
         with phase(chr(200 + number) * 10**6):
             pass
-    assert rss_bytes() - before < 40 << 20
+    assert rss_bytes() - before < 120 << 20
 
 
 def test_current_of_long_paths_is_whole(profiler: Profiler) -> None:
