@@ -320,8 +320,7 @@ void lp__leave_slow(lp_thread *th, lp_entry *entry, uint64_t now, uint32_t how)
         take_off(th, entry);
         leave_parent(th, entry, now);
         let_go(th, entry);
-        lp_thread_reseat(th);
-        return;
+        return; /* lp__thread_sync finds `outer` again: the context of before may be dead, only the running one is known to live */
     }
     take_off(th, entry);
     leave_parent(th, entry, now);

@@ -687,8 +687,10 @@ lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
         th->next = lp__current;
         lp__current = th;
     }
-    if (th->go != LP_GO) {
+    bool reaped = th->go != LP_GO;
+    if (reaped) {
         __atomic_store_n(&th->go, LP_GO, __ATOMIC_SEQ_CST);
+        /* Before the switch: a context that was left open elsewhere may be dead, and the running one have its address. */
         reap(th);
         uint64_t due = atomic_load(&recorder->due);
         if (lp_ticks() >= due && recorder->hooks.overdue && !atomic_exchange(&recorder->busy, 1)) {
@@ -701,6 +703,8 @@ lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
     }
     if (th->context != context)
         switch_to(th, context, false);
+    else if (reaped)
+        lp_thread_reseat(th);
     return th;
 }
 

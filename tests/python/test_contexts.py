@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lptest import environment, run_python
 from phases import calls, clean, clean_recording, health, open_paths, recording, stats_of
 
 from lineprofiler import accounting
@@ -458,6 +459,43 @@ def test_dependency_of_a_web_framework(profiler: Profiler) -> None:
     # Each half runs in a new context, so nobody's handler is below somebody else's dependency.
     assert found == {"dependency": 100, "handler": 100}
     assert set(health(profiler)) <= {"foreign_exits"}
+
+
+DEAD_CONTEXTS = """
+import contextvars
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from lineprofiler import accounting
+
+profiler = accounting.start(run_dir=sys.argv[1])
+
+def dependency():
+    with accounting.phase("dependency"):
+        yield 1
+
+def handler():
+    with accounting.phase("handler"):
+        pass
+
+# One thread, so that the first half's context dies while it is the last one that the thread recorded in; two, so that
+# the other half comes from elsewhere.
+with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
+    for _ in range(300):
+        held = dependency()
+        one.submit(contextvars.copy_context().run, next, held).result()
+        other = contextvars.copy_context()
+        many = [contextvars.copy_context() for _ in range(300)]
+        del many  # the interpreter keeps 255 dead contexts as they are: these are them
+        two.submit(other.run, next, held, None).result()
+        one.submit(contextvars.copy_context().run, handler).result()
+tree = profiler.merged_tree()
+assert {path: stats.calls for path, stats in tree.items() if path} == {("dependency",): 300, ("handler",): 300}, tree
+"""
+
+
+def test_a_context_that_died_is_never_looked_at(run_dir: Path) -> None:
+    """With freed memory overwritten at once: a look into a dead context ends the process."""
+    run_python(DEAD_CONTEXTS, run_dir, env=environment(PYTHONMALLOC="debug")).expect()
 
 
 def test_fixture_entered_in_one_task_and_left_in_another(profiler: Profiler) -> None:
