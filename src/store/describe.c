@@ -271,3 +271,11 @@ lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id)
     errno = saved;
     return LP_OK;
 }
+
+uint64_t lp_describe_time_ns(void)
+{
+    int saved = errno;
+    uint64_t inode = namespace_inode("/proc/self/ns/time");
+    errno = saved;
+    return inode;
+}
