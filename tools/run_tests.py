@@ -58,7 +58,7 @@ def count_junit(result: Result, path: Path) -> None:
             result.fail(name)
         elif skipped is not None:
             result.skipped += 1
-            reason = skipped.get("message") or (skipped.text or "").strip() or "no reason given"
+            reason = skipped.get("message") or (skipped.text or "").strip() or f"{name} (its log says why)"
             result.skips[reason] = result.skips.get(reason, 0) + 1
         else:
             result.passed += 1

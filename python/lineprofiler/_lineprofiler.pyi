@@ -1,5 +1,6 @@
 """The extension: recorder, reading of runs, and the command, all in C. Private: use `lineprofiler.accounting`."""
 
+from types import ModuleType
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar, type_check_only
@@ -83,6 +84,7 @@ def current() -> str:
 
 def _install(recorder: Recorder | None, /) -> None: ...
 def _installed() -> Recorder | None: ...
+def _adopt(module: ModuleType, /) -> None: ...
 def load_run(path: str, adopt: bool, /) -> dict[str, Any]:
     """A run directory as plain data. `adopt`: dead segments of this host get their snapshot files. Raises OSError."""
 

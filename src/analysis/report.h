@@ -128,8 +128,9 @@ typedef struct lp_report {
     /* what stands under CAVEATS; indices are into run->workers */
     lp_report_attempt *attempts;
     uint32_t attempt_count;
-    uint32_t *stale, *unclean, *failed_writes, *private_memory, *no_cpu;
-    uint32_t stale_count, unclean_count, failed_write_count, private_memory_count, no_cpu_count;
+    uint32_t *stale, *unclean, *died_inside, *failed_writes, *private_memory, *no_cpu; /* died_inside: of the unclean
+                                  * ones, those with a phase open; the others may as well have left by os._exit */
+    uint32_t stale_count, unclean_count, died_inside_count, failed_write_count, private_memory_count, no_cpu_count;
     lp_health health; /* sums; first_folded and last_error of the first worker that has them */
     lp_report_asked *asked;
     uint32_t asked_count;

@@ -127,6 +127,11 @@ static bool has_died(const lp_run_worker *worker)
 {
     return worker->life == LP_LIFE_DIED;
 }
+static bool has_died_inside(const lp_run_worker *worker)
+{
+    return has_died(worker) && worker->open_count > 0;
+}
+
 static bool has_failed_writes(const lp_run_worker *worker)
 {
     return worker->health.write_failures > 0;
@@ -166,6 +171,7 @@ static lp_status list_all_workers(lp_report *report)
     } lists[] = {
         {is_stale, &report->stale, &report->stale_count},
         {has_died, &report->unclean, &report->unclean_count},
+        {has_died_inside, &report->died_inside, &report->died_inside_count},
         {has_failed_writes, &report->failed_writes, &report->failed_write_count},
         {is_private, &report->private_memory, &report->private_memory_count},
         {has_no_cpu, &report->no_cpu, &report->no_cpu_count},

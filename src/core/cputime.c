@@ -59,6 +59,9 @@ static struct rseq_area *rseq_here(void)
 #define LP_HAS_RSEQ 0
 #endif
 
+_Atomic uint64_t lp__own_reads;
+__thread uint64_t lp__own_reads_here;
+
 /* ---- file descriptors that programs do not see -------------------------------------------------------------------- */
 
 int lp__fd_high(int fd)
@@ -146,6 +149,8 @@ void lp_cpu_in_child(void)
 {
     int saved = errno;
 
+    lp__own_reads = lp__own_reads_here = 0; /* the kernel counts a child from zero */
+
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         if (kept[i].fd) {
             lp__fd_close(kept[i].fd - 1, kept[i].dev, kept[i].ino);
@@ -201,6 +206,7 @@ bool lp_cpu_delay(lp_detector *detector, uint64_t *delay)
     for (int attempt = 0; attempt < 2; attempt++) {
         if (detector->schedstat >= 0) {
             ssize_t size = pread(detector->schedstat, text, sizeof text, 0);
+            lp__own_read(size);
             if (parse_delay(text, size, delay))
                 return true;
             /* Not ours any more (closed by the program, number reused): forget it, never close it. */

@@ -19,11 +19,11 @@ struct lp_thread;
 typedef struct lp_detector { /* of one thread */
     volatile uint64_t *word;  /* what to look at; a word of its own that never matches when there is none */
     uint64_t expected;        /* its value while the thread stays on its CPU */
-    void *page;               /* perf: the mapped page */
-    int schedstat;            /* fd, -1 none */
-    uint64_t dev, ino;        /* of schedstat, to know it again before closing */
-    uint64_t base_ticks, base_cpu, base_delay;
+    uint64_t base_ticks, base_cpu, base_delay; /* when both clocks were known */
     uint64_t never;           /* what `word` points to on the system call rung */
+    void *page;               /* perf: the mapped page */
+    uint64_t dev, ino;        /* of schedstat, to know it again before closing */
+    int schedstat;            /* fd, -1 none */
     bool split;
 } lp_detector;
 
@@ -44,6 +44,17 @@ bool lp_cpu_delay(lp_detector *detector, uint64_t *delay);
 
 /* In a forked child: closes the parent's descriptors, which read the parent's threads. */
 void lp_cpu_in_child(void);
+
+/* What our own reads of /proc add to the program's rchar: of the process, and of the calling thread. */
+extern _Atomic uint64_t lp__own_reads __attribute__((visibility("hidden")));
+extern __thread uint64_t lp__own_reads_here __attribute__((visibility("hidden")));
+static inline void lp__own_read(int64_t bytes)
+{
+    if (bytes > 0) {
+        lp__own_reads += (uint64_t)bytes;
+        lp__own_reads_here += (uint64_t)bytes;
+    }
+}
 
 /* Moves fd to a number that programs do not use (closes the old one); close-on-exec. -1 if fd is -1. */
 int lp__fd_high(int fd);

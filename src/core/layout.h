@@ -116,38 +116,39 @@ enum { /* lp_seg_node.flags; LP_PHASE_* of store/model.h have the same values */
     LP_NODE_SAMPLED = 1, LP_NODE_ASYNC = 2, LP_NODE_IO = 4, LP_NODE_OVERLAP = 8, LP_NODE_IO_OVERLAP = 16
 };
 
+/* The order is that of use: a phase touches the first line, `begun` and one offset of `cells`. */
 typedef struct lp_seg_node {
     uint32_t done;       /* see "Consistency" above */
-    uint32_t name;       /* name id, 0 = the root */
-    lp_off parent, child, sibling; /* child: newest first */
-    lp_off counters;     /* newest first */
     uint32_t flags;      /* LP_NODE_* */
-    uint32_t stride;     /* 0, or n: an entry here stands for n */
     uint64_t entries, wall, covered, min, max; /* ticks; covered may exceed wall where estimates are involved */
     uint64_t unknown_wall;  /* part of wall (ticks) whose CPU time is unknown */
     uint64_t away;       /* ns off the CPU within wall - unknown_wall */
     uint64_t unsplit;    /* part of away that could not be split */
     uint64_t starved;    /* ns */
     uint64_t errors, abandoned, async_entries, io_missing;
+    uint32_t begun;
+    uint32_t stride;     /* 0, or n: an entry here stands for n */
+    lp_off cells[LP_HIST_OCTAVES]; /* of 32 u64 counts each, by octave of the wall time in ns */
+    uint32_t name;       /* name id, 0 = the root */
+    lp_off parent, child, sibling; /* child: newest first */
+    lp_off counters;     /* newest first */
     uint32_t path;       /* id of the path in the process, equal in all threads */
     uint32_t skip;       /* sample=: entries until the next measured one (private to the writer) */
-    lp_off cells[LP_HIST_OCTAVES]; /* of 32 u64 counts each, by octave of the wall time in ns */
-    uint32_t begun;
-    uint32_t pad[3];
+    uint32_t pad;
 } lp_seg_node;
 
 typedef struct lp_seg_counter {
     uint32_t done;
     uint32_t name;
-    lp_off next;
-    lp_off negative;     /* lp_off[LP_HIST_OCTAVES] for amounts < 0, 0 until one comes */
     uint64_t calls;
     uint64_t total_low;  /* 128-bit two's complement */
     uint64_t total_high;
     int64_t min, max;
-    lp_off cells[LP_HIST_OCTAVES];
     uint32_t begun;
-    uint32_t pad[5];
+    lp_off next;
+    lp_off negative;     /* lp_off[LP_HIST_OCTAVES] for amounts < 0, 0 until one comes */
+    uint32_t pad;
+    lp_off cells[LP_HIST_OCTAVES];
 } lp_seg_counter;
 
 typedef enum lp_entry_state { LP_ENTRY_FREE = 0, LP_ENTRY_OPEN = 1, LP_ENTRY_ZOMBIE = 2 } lp_entry_state;
@@ -159,29 +160,29 @@ typedef struct lp_entry {
     lp_off node;         /* 0: records nothing (skipped or folded) */
     uint32_t flags;      /* LP_ENTRY_* of core/record.h */
     uint64_t start;      /* ticks */
-    uint64_t end;        /* ticks, when closed */
     uint64_t away, starved, unsplit; /* the thread's totals at the start, ns */
     uint64_t covered, covered_since; /* ticks */
     uint32_t open_children;
-    uint32_t scale;      /* entries that this one stands for */
-    uint32_t epoch;      /* the thread's count of foreign context switches at the start */
-    uint32_t serial;     /* grows with each use of the slot */
     uint32_t lights;     /* open entries without time of their own that hang on this one */
-    uint32_t pad;
+    uint32_t scale;      /* entries that this one stands for */
+    uint32_t serial;     /* grows with each use of the slot */
     struct lp_entry *below;   /* in the same context's stack */
     struct lp_entry *parent;  /* whose covered time this one adds to; NULL at the root */
     struct lp_entry *same;    /* next older entry of the same phase object */
     const void *context;      /* bare address */
     struct lp_thread *thread; /* owner */
     struct lp_seg_node *place;/* node, or the nearest ancestor's when node is 0 */
-    uint64_t extra[4];        /* of the caller: byte counters at the start of an io=True phase */
+    uint64_t end;        /* ticks, when closed */
+    uint64_t extra[5];   /* of the caller: byte counters at the start of an io=True phase, and who else had one open */
+    uint64_t pad[2];
 } lp_entry;
+_Static_assert(sizeof(lp_entry) == 192, "two lines that every phase touches, one for the others");
 
 typedef struct lp_seg_entries { /* a table of entries */
     lp_off next;         /* of the same thread */
     uint32_t count;
-    uint64_t pad;
-    lp_entry at[];
+    uint64_t pad[7];
+    lp_entry at[];       /* 64 bytes from the start */
 } lp_seg_entries;
 
 /* Old values of the node or counter that is being changed; valid = 1 while it is. */
@@ -190,8 +191,8 @@ typedef struct lp_seg_undo {
     lp_off target;
     lp_off cell;         /* offset of the u64 cell, 0 = none */
     uint32_t saved;      /* how many of old[] were saved, from the first on; the others did not change */
-    uint64_t old[14];    /* node: entries … io_missing in their order; counter: calls, total_low, total_high, min, max */
     uint64_t old_cell;
+    uint64_t old[14];    /* node: entries … io_missing in their order; counter: calls, total_low, total_high, min, max */
 } lp_seg_undo;
 
 typedef struct lp_seg_thread {

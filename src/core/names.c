@@ -146,7 +146,7 @@ static uint32_t add(lp_recorder *recorder, const char *bytes, size_t size, uint3
     lp_seg_header *header = lp_segment_header(&recorder->segment);
     uint32_t length = (uint32_t)size, record = (uint32_t)((sizeof length + size + 3) & ~(size_t)3);
 
-    if (!grow(names))
+    if (names->count >= LP_NAMES_LIMIT || !grow(names))
         return 0;
     if (names->left < record) {
         uint64_t got = 0;
@@ -195,14 +195,28 @@ uint32_t lp_name_make(lp_recorder *recorder, const char *bytes, size_t size)
     return id;
 }
 
+uint32_t lp__name_hash(const char *bytes, size_t size)
+{
+    char buffer[LP_NAME_LIMIT];
+
+    size = shorten(&bytes, size, buffer);
+    return (uint32_t)hash_bytes(bytes, size);
+}
+
 /* ---- paths -------------------------------------------------------------------------------------------------------- */
 
+#define FOLDED_LIMIT (1u << 20) /* 8 MB of hashes */
+
 struct path {
-    uint32_t parent, name, id; /* id 0 with a name: folded */
+    uint32_t parent, name, id;
 };
 struct lp__paths {
     struct path *table;
-    uint32_t mask, used, count;
+    uint32_t mask, count;
+    /* Hashes of the paths that found no room, to count each once; 0 = empty. Two may fall together: of a million
+     * some hundred. */
+    uint32_t *folded;
+    uint32_t folded_mask, folded_count;
 };
 
 struct lp__paths *lp__paths_new(void)
@@ -224,6 +238,7 @@ void lp__paths_free(struct lp__paths *paths)
 {
     if (paths) {
         free(paths->table);
+        free(paths->folded);
         free(paths);
     }
 }
@@ -240,7 +255,7 @@ static struct path *seek(struct path *table, uint32_t mask, uint32_t parent, uin
 
 static struct path *slot(struct lp__paths *paths, uint32_t parent, uint32_t name)
 {
-    if (paths->used * 2 >= paths->mask) {
+    if (paths->count * 2 >= paths->mask) {
         uint32_t mask = paths->mask * 2 + 1;
         struct path *table = calloc(mask + 1u, sizeof *table);
         if (!table)
@@ -265,19 +280,50 @@ uint32_t lp__path_get(struct lp__paths *paths, uint32_t parent, uint32_t name, u
     if (path->name || paths->count >= limit)
         return path->id;
     *path = (struct path){parent, name, ++paths->count};
-    paths->used++;
     *fresh = true;
     return path->id;
 }
 
-bool lp__path_folded(struct lp__paths *paths, uint32_t parent, uint32_t name)
+static uint32_t *folded_slot(uint32_t *table, uint32_t mask, uint32_t hash)
 {
-    struct path *path = slot(paths, parent, name);
+    uint32_t i = hash & mask;
 
-    /* Names built from data without end must not grow this table without end: beyond a million the count stops. */
-    if (!path || path->name || paths->used > 1u << 20)
+    while (table[i] && table[i] != hash)
+        i = (i + 1) & mask;
+    return &table[i];
+}
+
+bool lp__path_folded(struct lp__paths *paths, uint32_t parent, uint32_t name_hash)
+{
+    uint64_t mix = ((uint64_t)parent << 32 | name_hash) * 0x9e3779b97f4a7c15ull;
+    uint32_t hash = (uint32_t)(mix >> 32) ? (uint32_t)(mix >> 32) : 1;
+
+    if (!paths->folded || paths->folded_count * 2 >= paths->folded_mask) {
+        uint32_t mask = paths->folded ? paths->folded_mask * 2 + 1 : 1023;
+        uint32_t *table = calloc(mask + 1u, sizeof *table);
+        if (!table)
+            return false;
+        for (uint32_t i = 0; paths->folded && i <= paths->folded_mask; i++)
+            if (paths->folded[i])
+                *folded_slot(table, mask, paths->folded[i]) = paths->folded[i];
+        free(paths->folded);
+        paths->folded = table;
+        paths->folded_mask = mask;
+    }
+    uint32_t *found = folded_slot(paths->folded, paths->folded_mask, hash);
+    /* Names built from data without end must not grow this table without end: the count stops. */
+    if (*found || paths->folded_count >= FOLDED_LIMIT - 1)
         return false;
-    *path = (struct path){parent, name, 0};
-    paths->used++;
+    *found = hash;
+    paths->folded_count++;
     return true;
+}
+
+bool lp_paths_full(lp_recorder *recorder)
+{
+    lp_recorder_lock(recorder);
+    bool full = recorder->paths && recorder->names &&
+                (recorder->paths->count >= LP_PATH_LIMIT || recorder->names->count >= LP_NAMES_LIMIT);
+    lp_recorder_unlock(recorder);
+    return full;
 }

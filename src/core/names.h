@@ -14,7 +14,8 @@ void lp__paths_free(struct lp__paths *paths);
 /* Id of the path `name` below path `parent` (0 = root). 0 when `limit` paths exist already or memory is out; *fresh tells
  * whether it was made. Under the lock. */
 uint32_t lp__path_get(struct lp__paths *paths, uint32_t parent, uint32_t name, uint32_t limit, bool *fresh);
-/* Counts a path that found no room: true the first time this (parent, name) is folded. Under the lock. */
-bool lp__path_folded(struct lp__paths *paths, uint32_t parent, uint32_t name);
+/* Counts a path that found no room: true the first time this (parent, hash of the name) is folded. Under the lock. */
+bool lp__path_folded(struct lp__paths *paths, uint32_t parent, uint32_t name_hash);
+uint32_t lp__name_hash(const char *bytes, size_t size);
 
 #endif

@@ -20,11 +20,11 @@ size_t lp_node_path(const lp_thread *th, const lp_seg_node *node, char *buffer, 
 
     for (; node->name && depth <= LP_DEPTH_LIMIT; node = (const lp_seg_node *)(const void *)(th->base + node->parent))
         chain[depth++] = node->name;
-    while (depth > 0 && used + 1 < size) {
+    for (bool first = true; depth > 0 && used + 1 < size; first = false) {
         size_t length;
         const char *bytes = lp_name_bytes(th->recorder, chain[--depth], &length);
-        if (used > 0)
-            buffer[used++] = '/';
+        if (!first)
+            buffer[used++] = '/'; /* also after an empty name */
         if (length > size - 1 - used)
             length = size - 1 - used;
         memcpy(buffer + used, bytes, length);
@@ -35,26 +35,60 @@ size_t lp_node_path(const lp_thread *th, const lp_seg_node *node, char *buffer, 
     return used;
 }
 
-static void note_fold(lp_thread *th, const lp_seg_node *parent, uint32_t name)
+size_t lp_node_path_below(const lp_thread *th, const lp_seg_node *parent, const char *bytes, size_t length, char *buffer,
+                          size_t size)
 {
-    lp_seg_health *health = lp_recorder_health(th->recorder);
-    size_t used, length;
+    size_t used = lp_node_path(th, parent, buffer, size - 1);
 
-    if (health->first_folded[0])
-        return;
-    used = lp_node_path(th, parent, health->first_folded, sizeof health->first_folded - 1);
-    if (used > 0)
-        health->first_folded[used++] = '/';
-    const char *bytes = lp_name_bytes(th->recorder, name, &length);
-    if (length > sizeof health->first_folded - 1 - used)
-        length = sizeof health->first_folded - 1 - used;
-    memcpy(health->first_folded + used, bytes, length);
+    if (parent->name)
+        buffer[used++] = '/';
+    if (length > size - 1 - used)
+        length = size - 1 - used;
+    memcpy(buffer + used, bytes, length);
+    buffer[used + length] = '\0';
+    return used + length;
+}
+
+static uint32_t depth_of(const lp_thread *th, const lp_seg_node *node)
+{
+    uint32_t depth = 0;
+
+    for (; node->name; node = (const lp_seg_node *)(const void *)(th->base + node->parent))
+        depth++;
+    return depth;
+}
+
+lp_found lp_node_fold(lp_thread *th, const lp_seg_node *parent, const char *bytes, size_t size)
+{
+    lp_recorder *recorder = th->recorder;
+    lp_seg_health *health = lp_recorder_health(recorder);
+    lp_found found = LP_FOUND_FOLDED_DEPTH;
+
+    if (depth_of(th, parent) >= LP_DEPTH_LIMIT) {
+        lp__note(recorder, &health->folded_depth);
+    } else {
+        lp_recorder_lock(recorder);
+        bool first = lp__path_folded(recorder->paths, parent->path, lp__name_hash(bytes, size));
+        lp_recorder_unlock(recorder);
+        if (first)
+            lp__note(recorder, &health->folded_paths);
+        found = LP_FOUND_FOLDED_PATH;
+    }
+    if (!health->first_folded[0])
+        lp_node_path_below(th, parent, bytes, size, health->first_folded, sizeof health->first_folded);
+    return found;
+}
+
+void lp_fold_again(lp_thread *th, const lp_seg_node *parent)
+{
+    if (depth_of(th, parent) >= LP_DEPTH_LIMIT)
+        lp__note(th->recorder, &lp_recorder_health(th->recorder)->folded_depth);
 }
 
 lp_found lp_node_get(lp_thread *th, lp_seg_node *parent, uint32_t name, lp_seg_node **node, bool *fresh)
 {
     lp_recorder *recorder = th->recorder;
-    uint32_t depth = 0;
+    size_t size;
 
     *fresh = false;
     for (lp_off at = parent->child; at;) {
@@ -65,22 +99,15 @@ lp_found lp_node_get(lp_thread *th, lp_seg_node *parent, uint32_t name, lp_seg_n
         }
         at = child->sibling;
     }
-    for (const lp_seg_node *up = parent; up->name; up = (const lp_seg_node *)(const void *)(th->base + up->parent))
-        depth++;
-    if (depth >= LP_DEPTH_LIMIT) {
-        lp__note(recorder, &lp_recorder_health(recorder)->folded_depth);
-        note_fold(th, parent, name);
-        return LP_FOUND_FOLDED_DEPTH;
+    uint32_t path = 0;
+    if (depth_of(th, parent) < LP_DEPTH_LIMIT) {
+        lp_recorder_lock(recorder);
+        path = lp__path_get(recorder->paths, parent->path, name, LP_PATH_LIMIT, fresh);
+        lp_recorder_unlock(recorder);
     }
-    lp_recorder_lock(recorder);
-    uint32_t path = lp__path_get(recorder->paths, parent->path, name, LP_PATH_LIMIT, fresh);
-    bool first = !path && lp__path_folded(recorder->paths, parent->path, name);
-    lp_recorder_unlock(recorder);
     if (!path) {
-        if (first)
-            lp__note(recorder, &lp_recorder_health(recorder)->folded_paths);
-        note_fold(th, parent, name);
-        return LP_FOUND_FOLDED_PATH;
+        const char *bytes = lp_name_bytes(recorder, name, &size);
+        return lp_node_fold(th, parent, bytes, size);
     }
     *node = lp__node_make(th, parent, name, path);
     if (!*node) {

@@ -30,6 +30,7 @@
 #define LP_PATH_LIMIT 4096u        /* distinct paths a process */
 #define LP_DEPTH_LIMIT 32u
 #define LP_NAME_LIMIT 1024u        /* bytes of a name; longer ones are cut and end in a hash */
+#define LP_NAMES_LIMIT 16384u      /* distinct names a process */
 
 enum { /* lp_entry.flags */
     LP_ENTRY_SKIP = 1,         /* not measured: sample= left it out, with everything below it */
@@ -37,8 +38,6 @@ enum { /* lp_entry.flags */
     LP_ENTRY_ASYNC = 4,        /* async_work=True */
     LP_ENTRY_UNKNOWN_CPU = 8,  /* its task was suspended, or it was left in another thread: CPU time cannot be told */
     LP_ENTRY_OVERLAP = 16,     /* children overlapped */
-    LP_ENTRY_TASK = 32,        /* bottom of a context that is known to be a task's */
-    LP_ENTRY_NO_TASK = 64,     /* … known not to be */
     LP_ENTRY_IO = 128,         /* io=True, extra[] holds the counters at the start */
     LP_ENTRY_IO_OVERLAP = 256  /* another thread's io=True entry was open at the same time */
 };
@@ -46,20 +45,26 @@ enum { /* lp_entry.flags */
 /* How an entry ended. */
 enum { LP_LEFT = 0, LP_LEFT_ERROR = 1, LP_LEFT_ABANDONED = 2, LP_LEFT_IO_MISSING = 4, LP__REAP = 8 /* internal */ };
 
-typedef struct lp_slot {
+typedef struct lp_slot { /* 32 bytes: never across two cache lines */
     const void *key;
     lp_seg_node *parent, *node;
+    const void *pad;
 } lp_slot;
 typedef struct lp_count_slot {
     const void *key;
     lp_seg_node *node;
     lp_seg_counter *counter;
+    const void *pad;
 } lp_count_slot;
+
+/* Is a context that of a task of an event loop? */
+typedef enum lp_tasked { LP_TASK_UNKNOWN = 0, LP_TASK_YES = 1, LP_TASK_NO = 2 } lp_tasked;
 
 typedef struct lp_stack { /* a context that is not the current one and has open entries */
     const void *context;
     lp_entry *top;
     uint64_t cpu; /* thread's CPU time when it was suspended, ns; for exact watchers */
+    lp_tasked tasked;
 } lp_stack;
 
 typedef struct lp_recorder lp_recorder;
@@ -68,7 +73,7 @@ typedef struct lp_recorder lp_recorder;
  * arena: a thread that ends leaves it to the next one. */
 typedef struct lp_thread {
     uint32_t go;              /* LP_GO, else look in lp__thread_sync; other threads store 0 */
-    uint32_t epoch;           /* context switches seen */
+    uint32_t unused;
     lp_recorder *recorder;    /* NULL: closed */
     const void *context;      /* the current one */
     lp_entry *top;            /* innermost entry of the current context, NULL none */
@@ -76,11 +81,12 @@ typedef struct lp_thread {
     const void *around;       /* the context around the current one when `outer` was found */
     lp_entry *free;           /* unused slots, linked by `below` */
     unsigned char *base;      /* of the segment */
+    /* 64 bytes */
     uint64_t away, starved, unsplit; /* this thread's totals since it attached, ns */
-    uint64_t recheck;         /* ticks between two looks at the CPU clock; 0: look every time */
     uint64_t mult;
-    lp_detector detector;
+    uint64_t recheck;         /* ticks between two looks at the CPU clock */
     lp_seg_thread *seg;
+    lp_detector detector;     /* first: word, expected, base_ticks */
     lp_seg_node *root;
     unsigned char *chunk;     /* arena: next free byte */
     uint64_t chunk_left;
@@ -93,8 +99,9 @@ typedef struct lp_thread {
     uint32_t io_depth;        /* io=True entries open in this thread */
     uint32_t io_arrivals;     /* this thread's part of the recorder's */
     bool attached;            /* a thread uses it */
+    lp_tasked tasked;         /* the current context */
     int64_t raw_away, high_away;
-    lp_slot slots[LP_SLOTS];
+    lp_slot slots[LP_SLOTS] __attribute__((aligned(64)));
     lp_count_slot counts[LP_COUNT_SLOTS];
 } lp_thread;
 
@@ -107,8 +114,10 @@ typedef struct lp_hooks {
     void (*overdue)(void *user, lp_recorder *recorder);
     /* The context that runs `context`, NULL none. NULL hook: contexts have no parents. */
     const void *(*around)(const void *context);
-    /* 1: `context` is a task that runs now, and `outer` is another task's context; the search goes on beyond it. */
-    int (*hidden)(const void *context, const void *outer);
+    /* true: `context`, the current one, is that of the task that runs now. Runs no Python. NULL: no eager tasks. */
+    bool (*runs_task)(const void *context);
+    /* true: `context`, another one, belongs to some task: slow, it looks at all of them. Runs no Python. */
+    bool (*has_task)(const void *context);
     /* Name id for the calling thread (0: unknown); called when thread_names is on. */
     uint32_t (*thread_name)(void *user, lp_recorder *recorder);
 } lp_hooks;
@@ -160,7 +169,7 @@ void lp_recorder_moment(lp_recorder *recorder, lp_moment *now);
 void lp_recorder_lock(lp_recorder *recorder);
 void lp_recorder_unlock(lp_recorder *recorder);
 
-/* Id of a name, 0 if unknown (find) or no space (make). Under no lock of the caller. */
+/* Id of a name, 0 if unknown (find), no space, or LP_NAMES_LIMIT names exist (make). Under no lock of the caller. */
 uint32_t lp_name_find(lp_recorder *recorder, const char *bytes, size_t size);
 uint32_t lp_name_make(lp_recorder *recorder, const char *bytes, size_t size);
 /* Bytes of a name in the segment; borrowed. */
@@ -174,8 +183,17 @@ void lp_thread_switched(lp_thread *th, const void *context);
 typedef enum lp_found { LP_FOUND, LP_FOUND_FOLDED_PATH, LP_FOUND_FOLDED_DEPTH, LP_FOUND_NO_SPACE } lp_found;
 /* Node for `name` below `parent`; made when missing, then *fresh is true if the path is new in the process. */
 lp_found lp_node_get(lp_thread *th, lp_seg_node *parent, uint32_t name, lp_seg_node **node, bool *fresh);
+/* Counts the entry of a phase below `parent` that gets no node, for want of an id of its name. */
+lp_found lp_node_fold(lp_thread *th, const lp_seg_node *parent, const char *bytes, size_t size);
+/* The same inside an entry that has none: only depth is counted by entries. */
+void lp_fold_again(lp_thread *th, const lp_seg_node *parent);
+/* true: no new path will be made in this process, so a new name needs no id. */
+bool lp_paths_full(lp_recorder *recorder);
 /* Path of a node as text "a/b/c" into buffer, cut; returns its length. */
 size_t lp_node_path(const lp_thread *th, const lp_seg_node *node, char *buffer, size_t size);
+/* The same of what would be `bytes` below `parent`; size > 1. */
+size_t lp_node_path_below(const lp_thread *th, const lp_seg_node *parent, const char *bytes, size_t length, char *buffer,
+                          size_t size);
 lp_seg_counter *lp_counter_get(lp_thread *th, lp_seg_node *node, uint32_t name);
 lp_entry *lp__entry_slot(lp_thread *th);
 bool lp__cells_make(lp_thread *th, lp_off *where);
@@ -244,7 +262,7 @@ static inline lp_seg_node *lp_node_cached(lp_thread *th, lp_seg_node *parent, co
 /* Remembers a node; `key` must stay the address of that very name for ever. */
 static inline void lp_node_cache(lp_thread *th, lp_seg_node *parent, const void *key, lp_seg_node *node)
 {
-    th->slots[lp__slot(key, parent) & (LP_SLOTS - 1)] = (lp_slot){key, parent, node};
+    th->slots[lp__slot(key, parent) & (LP_SLOTS - 1)] = (lp_slot){key, parent, node, NULL};
 }
 
 /* Opens an entry that records nothing itself (LP_ENTRY_SKIP or LP_ENTRY_FOLD): no clock is read and the time stays
@@ -300,15 +318,16 @@ static inline lp_entry *lp_enter(lp_thread *th, lp_seg_node *node, uint32_t flag
     entry->node = lp_offset(th, node);
     entry->place = node;
     entry->scale = parent ? parent->scale : 1;
-    if (LP_UNLIKELY(stride > 1))
-        entry->scale *= stride;
+    if (LP_UNLIKELY(stride > 1)) {
+        uint64_t scale = (uint64_t)entry->scale * stride;
+        entry->scale = scale > UINT32_MAX ? UINT32_MAX : (uint32_t)scale;
+    }
     uint64_t now = lp_ticks();
     if (LP_UNLIKELY(*th->detector.word != th->detector.expected || now - th->detector.base_ticks > th->recheck))
         lp__look_at_cpu(th, now);
     entry->away = th->away;
     entry->starved = th->starved;
     entry->unsplit = th->unsplit;
-    entry->epoch = th->epoch;
     entry->start = now;
     if (parent) {
         if (LP_LIKELY(parent->open_children++ == 0))

@@ -194,6 +194,7 @@ static void retire(lp_thread *th)
     __atomic_store_n(&th->seg->tid, 0, __ATOMIC_RELEASE);
     th->attached = false;
     th->context = th->around = NULL;
+    th->tasked = LP_TASK_UNKNOWN;
     th->top = th->outer = NULL;
     th->stack_count = 0;
     if (th->stacks)
@@ -440,7 +441,7 @@ static bool stack_put(lp_thread *th, const void *context, lp_entry *top, uint64_
     uint32_t i = stack_home(context) & th->stack_mask;
     while (th->stacks[i].top)
         i = (i + 1) & th->stack_mask;
-    th->stacks[i] = (lp_stack){context, top, cpu};
+    th->stacks[i] = (lp_stack){context, top, cpu, th->tasked};
     th->stack_count++;
     return true;
 }
@@ -476,25 +477,41 @@ static bool runs_below(const lp_thread *th, const void *context, const void *abo
     return false;
 }
 
+/* Eager tasks (Python 3.12) are in use: from then on contexts are looked at when they open their first phase, which is cheap,
+ * so that not all tasks must be searched for them later. */
+static bool eager_tasks;
+
+static lp_tasked current_tasked(lp_thread *th)
+{
+    if (th->tasked == LP_TASK_UNKNOWN)
+        th->tasked = th->recorder->hooks.runs_task(th->context) ? LP_TASK_YES : LP_TASK_NO;
+    return th->tasked;
+}
+
 void lp_thread_reseat(lp_thread *th)
 {
-    const void *(*around)(const void *) = th->recorder->hooks.around;
+    const lp_hooks *hooks = &th->recorder->hooks;
+    const void *(*around)(const void *) = hooks->around;
     const void *context = th->context;
 
     th->outer = NULL;
     th->around = around && context ? around(context) : NULL;
+    if (eager_tasks && th->around && hooks->runs_task)
+        current_tasked(th);
     for (int depth = 0; around && context && depth < 256; depth++) {
         context = around(context);
         if (!context)
             return;
-        const lp_stack *stack = stack_find(th, context);
+        lp_stack *stack = stack_find(th, context);
         if (!stack)
             continue;
         /* An eager task starts inside the context of the task that made it and goes on inside the loop's: only the
          * loop's is around both halves. */
-        if (around(context) && th->recorder->hooks.hidden && !(stack->top->flags & LP_ENTRY_NO_TASK)) {
-            int hidden = th->recorder->hooks.hidden(th->context, context);
-            if (hidden > 0)
+        if (around(context) && hooks->runs_task && current_tasked(th) == LP_TASK_YES) {
+            eager_tasks = true;
+            if (stack->tasked == LP_TASK_UNKNOWN)
+                stack->tasked = hooks->has_task(context) ? LP_TASK_YES : LP_TASK_NO;
+            if (stack->tasked == LP_TASK_YES)
                 continue;
         }
         th->outer = stack->top;
@@ -532,11 +549,12 @@ static void switch_to(lp_thread *th, const void *context, bool exact)
         if (!stack_put(th, th->context, th->top, exact && !below ? cpu | 1 : 0))
             lp__note(th->recorder, &lp_recorder_health(th->recorder)->lost_entries);
     }
-    th->epoch++;
     lp_stack *stack = stack_find(th, context);
     th->top = NULL;
+    th->tasked = LP_TASK_UNKNOWN;
     if (stack) {
         th->top = stack->top;
+        th->tasked = stack->tasked;
         if (exact && stack->cpu) {
             /* What the thread used meanwhile, others used: to these entries it is time off the CPU. */
             for (lp_entry *entry = th->top; entry; entry = entry->below)
@@ -548,6 +566,12 @@ static void switch_to(lp_thread *th, const void *context, bool exact)
     }
     th->context = context;
     lp_thread_reseat(th);
+    if (exact && eager_tasks) { /* a context is entered before its task counts as running: to be asked again */
+        if (!stack)
+            th->tasked = LP_TASK_UNKNOWN;
+        if (!th->top)
+            th->around = &eager_tasks;
+    }
 }
 
 void lp_thread_switched(lp_thread *th, const void *context)

@@ -42,6 +42,18 @@ static inline const void *lpy_context_around(const void *context)
     return *(PyObject *const *)(const void *)((const char *)context + sizeof(PyObject));
 }
 
+/* The object of a weak reference, new reference; NULL dead. */
+static inline PyObject *lpy_weakref_get(PyObject *reference)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    PyObject *object = NULL;
+    return PyWeakref_GetRef(reference, &object) > 0 ? object : NULL;
+#else
+    PyObject *object = PyWeakref_GetObject(reference);
+    return object && object != Py_None ? Py_NewRef(object) : NULL;
+#endif
+}
+
 #ifdef Py_GIL_DISABLED
 #define LPY_FREE_THREADED 1
 #define LPY_BEGIN_CRITICAL(object) Py_BEGIN_CRITICAL_SECTION(object)

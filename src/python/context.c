@@ -23,66 +23,94 @@ const void *lpy_context_around_hook(const void *context)
 }
 
 #if LPY_EAGER_TASKS
-/* The context of the task that runs now, borrowed; NULL none. Only if asyncio is there already. */
-static PyObject *running_task(void)
+/* Everything here is called in the middle of a phase, so it must run no Python: only C functions and C containers. */
+
+/* A module that is loaded already, borrowed. */
+static PyObject *loaded(const char *name)
 {
     PyObject *modules = PyImport_GetModuleDict(); /* borrowed */
-    PyObject *asyncio = modules ? PyDict_GetItemString(modules, "asyncio") : NULL;
-    PyObject *current = asyncio ? PyObject_GetAttrString(asyncio, "current_task") : NULL;
-    PyObject *task = current ? PyObject_CallNoArgs(current) : NULL;
+    return modules ? PyDict_GetItemString(modules, name) : NULL;
+}
 
-    Py_XDECREF(current);
-    return task;
+static PyObject *call_builtin(PyObject *module, const char *name)
+{
+    PyObject *function = module ? PyObject_GetAttrString(module, name) : NULL;
+    PyObject *result = function && PyCFunction_Check(function) ? PyObject_CallNoArgs(function) : NULL;
+
+    Py_XDECREF(function);
+    return result;
 }
 
 static bool context_is(PyObject *task, const void *context)
 {
     PyObject *its = PyObject_CallMethod(task, "get_context", NULL);
-    bool same = its == context;
+    bool same = its && its == context;
 
+    if (!its)
+        PyErr_Clear(); /* a task class of somebody's own */
     Py_XDECREF(its);
     return same;
 }
 
-static bool belongs_to_a_task(const void *context)
+/* Of tasks or weak references to tasks. Takes over `tasks`, which may be NULL. */
+static bool one_has(PyObject *tasks, const void *context)
 {
-    PyObject *asyncio = PyDict_GetItemString(PyImport_GetModuleDict(), "asyncio");
-    PyObject *tasks = asyncio ? PyObject_CallMethod(asyncio, "all_tasks", NULL) : NULL;
-    PyObject *iterator = tasks ? PyObject_GetIter(tasks) : NULL, *task;
+    PyObject *iterator = tasks ? PyObject_GetIter(tasks) : NULL, *item;
     bool found = false;
 
-    while (iterator && !found && (task = PyIter_Next(iterator)) != NULL) {
-        found = context_is(task, context);
-        Py_DECREF(task);
+    while (iterator && !found && (item = PyIter_Next(iterator)) != NULL) {
+        PyObject *task = PyWeakref_Check(item) ? lpy_weakref_get(item) : Py_NewRef(item);
+        found = task && context_is(task, context);
+        Py_XDECREF(task);
+        Py_DECREF(item);
     }
+    PyErr_Clear();
     Py_XDECREF(iterator);
     Py_XDECREF(tasks);
     return found;
 }
-#endif
 
-/* An eager task (3.12+) starts inside the context of the task that made it. `outer` is then to be looked beyond. Comes here only
- * when a task of a context inside another task's context opens its first phase, so the walk over all tasks is rare. */
-int lpy_context_hidden_hook(const void *context, const void *outer)
+bool lpy_context_has_task_hook(const void *context)
 {
-#if LPY_EAGER_TASKS
     PyObject *type, *value, *traceback;
-    int hidden = 0;
 
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *task = running_task();
-    if (task && task != Py_None && context_is(task, context))
-        hidden = belongs_to_a_task(outer);
-    Py_XDECREF(task);
+    /* all_tasks() is a C function from 3.14 on; before, it walks a WeakSet of scheduled tasks and a set of eager ones. */
+    PyObject *tasks = loaded("asyncio.tasks");
+    bool found = one_has(call_builtin(tasks, "all_tasks"), context);
+    PyErr_Clear();
+    if (!found) {
+        PyObject *scheduled = tasks ? PyObject_GetAttrString(tasks, "_scheduled_tasks") : NULL;
+        PyObject *data = scheduled ? PyObject_GetAttrString(scheduled, "data") : NULL;
+        PyErr_Clear();
+        found = one_has(data && PyAnySet_Check(data) ? Py_NewRef(data) : NULL, context);
+        Py_XDECREF(data);
+        Py_XDECREF(scheduled);
+    }
+    if (!found) {
+        PyObject *eager = tasks ? PyObject_GetAttrString(tasks, "_eager_tasks") : NULL;
+        PyErr_Clear();
+        found = one_has(eager && PyAnySet_Check(eager) ? Py_NewRef(eager) : NULL, context);
+        Py_XDECREF(eager);
+    }
     PyErr_Clear();
     PyErr_Restore(type, value, traceback);
-    return hidden;
-#else
-    (void)context;
-    (void)outer;
-    return 0;
-#endif
+    return found;
 }
+
+bool lpy_context_runs_task_hook(const void *context)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *task = call_builtin(loaded("asyncio"), "current_task");
+    PyErr_Clear(); /* no running loop */
+    bool same = task && task != Py_None && context_is(task, context);
+    Py_XDECREF(task);
+    PyErr_Restore(type, value, traceback);
+    return same;
+}
+#endif
 
 #if LPY_CONTEXT_WATCHER
 /* Called at every switch of every context in the process: 3 ns where nothing records. */

@@ -285,6 +285,7 @@ static bool to_counter(lp_tree *tree, uint32_t phase, PyObject *name, PyObject *
 /* --- phases --- */
 
 enum { ROW_PATH, ROW_FLAGS, ROW_FIRST_U64, ROW_STRIDE = 15, ROW_HIST, ROW_COUNTERS, ROW_SIZE };
+_Static_assert((int)ROW_PATH == (int)LP__PY_ROW_PATH, "convert_worker.c reads the same column");
 
 /* Columns ROW_FIRST_U64 … ROW_STRIDE - 1. */
 static const size_t row_u64[] = {

@@ -36,6 +36,8 @@ static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t am
 
     if (!id && PyErr_Occurred())
         return NULL;
+    if (!id && session->core->recording && !lp_recorder_forked(session->core))
+        lp__note(session->core, &lp_recorder_health(session->core)->lost_entries);
     lp_thread *th = id && recorder->session ? lpy_thread(session->core, lpy_context()) : NULL;
     if (th) {
         lp_entry *around = lp_innermost(th);
@@ -43,7 +45,7 @@ static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t am
         lp_seg_counter *counter = lp_counter_get(th, node, id);
         if (counter) {
             if (pinned)
-                th->counts[lp__slot(name, node) & (LP_COUNT_SLOTS - 1)] = (lp_count_slot){name, node, counter};
+                th->counts[lp__slot(name, node) & (LP_COUNT_SLOTS - 1)] = (lp_count_slot){name, node, counter, NULL};
             lp_counter_add(th, counter, amount, around ? around->scale : 1);
         }
     }
@@ -118,7 +120,7 @@ PyObject *lpy_count(RecorderObject *recorder, PyObject *const *args, Py_ssize_t 
 
 PyObject *lpy_current(RecorderObject *recorder)
 {
-    char path[LP_NAME_LIMIT * 4];
+    char path[LP_DEPTH_LIMIT * (LP_NAME_LIMIT + 1)]; /* 33 KB: never cut */
     lp_recorder *core = recorder && recorder->session ? recorder->session->core : NULL;
     lp_thread *th = core ? lpy_thread(core, lpy_context()) : NULL;
     lp_entry *around = th ? lp_innermost(th) : NULL;

@@ -7,6 +7,8 @@
 
 #include "python/compat.h"
 
+#include <pthread.h>
+
 #include "core/record.h"
 #include "store/model.h"
 #include "store/snapshot.h"
@@ -25,12 +27,13 @@ typedef struct lpy_session {
     lp_arena *arena;              /* of `id` */
     lp_identity id;               /* of this process; in a child described anew */
     uint64_t snapshot_ns;         /* interval, 0 = none periodic */
-    uint64_t own_io[LPY_IO_COUNT];/* what our own writes moved */
     int io_fd;                    /* of /proc/self/io, -1 none */
     uint64_t io_dev, io_ino;
     uint32_t io_generation;
     char folder[512];             /* of the segment, "" if it is private memory */
     char error[256];              /* last trouble, one line */
+    pthread_mutex_t reading;      /* the segment stays while it is read; one snapshot at a time. Never taken with the GIL held */
+    bool closing;                 /* closed, but `last` is not there yet */
     uint64_t write_failures;
     uint32_t generation;          /* of snapshots */
     uint64_t own_cost_ps, own_count_cost_ps;
@@ -63,6 +66,7 @@ extern lpy_state lpy;
 
 /* phase.c */
 int lpy_phase_init(PyObject *module);
+void lpy_phase_forget(void); /* when another recorder is installed, or none */
 /* `dynamic`: by the module function, so that what it decorates asks for the installed recorder at each call. */
 PyObject *lpy_phase(RecorderObject *recorder, bool dynamic, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *lpy_count(RecorderObject *recorder, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
@@ -73,7 +77,13 @@ int lpy_context_init(PyObject *module);
 PyObject *lpy_context_make(PyThreadState *tstate); /* borrowed; NULL cannot */
 extern bool lpy_contexts_have_parents;
 const void *lpy_context_around_hook(const void *context);
-int lpy_context_hidden_hook(const void *context, const void *outer);
+#if LPY_EAGER_TASKS
+bool lpy_context_runs_task_hook(const void *context);
+bool lpy_context_has_task_hook(const void *context);
+#else
+#define lpy_context_runs_task_hook NULL
+#define lpy_context_has_task_hook NULL
+#endif
 
 static inline PyObject *lpy_context(void)
 {
@@ -82,6 +92,9 @@ static inline PyObject *lpy_context(void)
 
     return LP_LIKELY(context != NULL) ? context : lpy_context_make(tstate);
 }
+
+/* package.c */
+PyObject *lpy_adopt_package(PyObject *module, PyObject *target);
 
 /* recorder.c */
 int lpy_recorder_init(PyObject *module);
@@ -92,7 +105,7 @@ void lpy_session_asked(lpy_session *session, PyObject *name); /* "asked for, not
 void lpy_session_name_threads(lpy_session *session);       /* the names that threads have now */
 void lpy_session_close(lpy_session *session);              /* last snapshot, adoption, segment removed. Releases the GIL */
 lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_error *error); /* without the GIL is fine */
-lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error *error);      /* own tree, now */
+lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error *error);      /* own tree, now; the same */
 void lpy_sessions_end(void);                               /* Py_AtExit: no Python any more */
 
 /* owncost.c: picoseconds, 0 unknown. Runs a small Python program the first time. Raises nothing. */
@@ -100,6 +113,8 @@ void lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps);
 
 /* procio.c */
 bool lpy_io_read(lpy_session *session, bool thread, uint64_t io[LPY_IO_COUNT]); /* no Python; errno kept */
+void lpy_io_own(const uint64_t moved[LPY_IO_COUNT]); /* not the program's: taken off from now on */
+void lpy_io_in_child(void);
 void lpy_io_close(lpy_session *session);
 
 /* run_api.c (package) */

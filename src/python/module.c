@@ -33,6 +33,7 @@ static PyObject *module_install(PyObject *module, PyObject *recorder)
         return NULL;
     }
     lpy.installed = recorder == Py_None ? NULL : (RecorderObject *)Py_NewRef(recorder);
+    lpy_phase_forget();
     Py_XDECREF(before);
     Py_RETURN_NONE;
 }
@@ -54,6 +55,7 @@ static PyMethodDef methods[] = {
      "current($module)\n--\n\nThe caller's innermost open phase as \"a/b/c\", \"\" if none."},
     {"_install", module_install, METH_O, NULL},
     {"_installed", module_installed, METH_NOARGS, NULL},
+    {"_adopt", lpy_adopt_package, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -84,6 +86,7 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, .m_name = "_lineprofiler", .m_size = 0, .m_methods = methods, .m_slots = slots,
 };
 
+PyMODINIT_FUNC PyInit__lineprofiler(void);
 PyMODINIT_FUNC PyInit__lineprofiler(void)
 {
     return PyModuleDef_Init(&definition);

@@ -12,6 +12,7 @@
 #include "python/names.h"
 
 #define PIN_LIMIT 8192u
+#define PIN_LENGTH 256 /* characters: longer names are not kept alive; no program enters those often */
 #define SHAPE_WARNING 128
 
 struct lpy_pin {
@@ -87,6 +88,8 @@ static bool pin(lpy_session *session, PyObject *name, uint32_t id)
 {
     bool pinned = false;
 
+    if (PyUnicode_GET_LENGTH(name) > PIN_LENGTH)
+        return false;
     lock_pins();
     /* Eight identities a name: a program that builds the same name anew each time must not fill the table. */
     bool room = id >= sizeof session->identities || session->identities[id] < 8;
@@ -115,8 +118,9 @@ static bool warn(PyObject *message)
     return true;
 }
 
-/* `name` is new. Counts distinct names a shape (digits -> #); false with an exception: strict_names. */
-static bool check_shape(lpy_session *session, PyObject *name, const char *bytes, size_t size)
+/* `name` is new. Counts distinct names a shape (digits -> #); false with an exception: strict_names. `late`: it stays
+ * unknown, and must be neither counted nor kept. */
+static bool check_shape(lpy_session *session, PyObject *name, const char *bytes, size_t size, bool late)
 {
     char shape[256];
     size_t used = 0;
@@ -149,7 +153,7 @@ static bool check_shape(lpy_session *session, PyObject *name, const char *bytes,
                      "varying part", name, text ? text : Py_None);
         Py_XDECREF(text);
         allowed = false;
-    } else if (key) {
+    } else if (key && !late) {
         PyObject *number = PyLong_FromLong(count);
         if (!number || PyDict_SetItem(session->shapes, key, number) < 0)
             PyErr_Clear();
@@ -162,11 +166,29 @@ static bool check_shape(lpy_session *session, PyObject *name, const char *bytes,
                 SHAPE_WARNING, text ? text : Py_None, name, (int)LP_PATH_LIMIT));
             Py_XDECREF(text);
         }
-    } else {
+    } else if (!key) {
         PyErr_Clear();
     }
     Py_XDECREF(key);
     return allowed;
+}
+
+/* UTF-8 of a name, surrogates as they are. *owner (new reference or NULL) holds it beside the name. NULL: no memory;
+ * raises nothing. */
+static const char *utf8_of(PyObject *name, Py_ssize_t *size, PyObject **owner)
+{
+    *owner = NULL;
+    const char *bytes = PyUnicode_AsUTF8AndSize(name, size);
+    if (bytes)
+        return bytes;
+    PyErr_Clear();
+    *owner = PyUnicode_AsEncodedString(name, "utf-8", "surrogatepass");
+    if (!*owner) {
+        PyErr_Clear();
+        return NULL;
+    }
+    *size = PyBytes_GET_SIZE(*owner);
+    return PyBytes_AS_STRING(*owner);
 }
 
 uint32_t lpy_name_id(lpy_session *session, PyObject *name, bool phase, bool *pinned)
@@ -181,24 +203,40 @@ uint32_t lpy_name_id(lpy_session *session, PyObject *name, bool phase, bool *pin
         return id;
     }
     *pinned = false;
-    const char *bytes = PyUnicode_AsUTF8AndSize(name, &size);
-    if (!bytes) {
-        PyErr_Clear();
-        encoded = PyUnicode_AsEncodedString(name, "utf-8", "surrogatepass");
-        if (!encoded) {
-            PyErr_Clear();
-            return 0;
-        }
-        bytes = PyBytes_AS_STRING(encoded);
-        size = PyBytes_GET_SIZE(encoded);
-    }
+    const char *bytes = utf8_of(name, &size, &encoded);
+    if (!bytes)
+        return 0;
     id = lp_name_find(session->core, bytes, (size_t)size);
-    if (!id && (!phase || check_shape(session, name, bytes, (size_t)size)))
-        id = lp_name_make(session->core, bytes, (size_t)size);
-    if (id)
+    if (!id) {
+        bool late = phase && lp_paths_full(session->core);
+        if (!phase || (late && !session->strict_names) || check_shape(session, name, bytes, (size_t)size, late))
+            id = late ? LPY_NAME_LATE : lp_name_make(session->core, bytes, (size_t)size);
+    }
+    if (id && id != LPY_NAME_LATE)
         *pinned = pinned_id(session, name, id) != 0 || pin(session, name, id);
     Py_XDECREF(encoded);
     return id;
+}
+
+lp_found lpy_name_fold(lp_thread *th, const lp_seg_node *parent, PyObject *name)
+{
+    PyObject *encoded;
+    Py_ssize_t size;
+    const char *bytes = utf8_of(name, &size, &encoded);
+    lp_found found = bytes ? lp_node_fold(th, parent, bytes, (size_t)size) : LP_FOUND_NO_SPACE;
+
+    Py_XDECREF(encoded);
+    return found;
+}
+
+void lpy_name_path_below(const lp_thread *th, const lp_seg_node *parent, PyObject *name, char *path, size_t size)
+{
+    PyObject *encoded;
+    Py_ssize_t length;
+    const char *bytes = utf8_of(name, &length, &encoded);
+
+    lp_node_path_below(th, parent, bytes ? bytes : "?", bytes ? (size_t)length : 1, path, size);
+    Py_XDECREF(encoded);
 }
 
 void lpy_warn_fold(lpy_session *session, lp_found how, const char *path)

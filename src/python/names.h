@@ -4,10 +4,16 @@
 
 #include "python/lpy.h"
 
+#define LPY_NAME_LATE UINT32_MAX
+
 /* Id of a name for this recorder's segment; *pinned: its address may be a key of the fast path. `phase`: counts for the shape
- * warning. 0 with an exception: strict_names; 0 without: no space. Runs Python (warnings): the thread's state must be
- * fetched again after it. */
+ * warning. 0 with an exception: strict_names; 0 without: no space. LPY_NAME_LATE (phase only): all paths are taken, so a new
+ * name gets no id and lpy_name_fold counts it. Runs Python (warnings): the thread's state must be fetched again after it. */
 uint32_t lpy_name_id(lpy_session *session, PyObject *name, bool phase, bool *pinned);
+/* lp_node_fold for a name without id. */
+lp_found lpy_name_fold(lp_thread *th, const lp_seg_node *parent, PyObject *name);
+/* Path of `name` below `parent` as text, cut. Raises nothing. */
+void lpy_name_path_below(const lp_thread *th, const lp_seg_node *parent, PyObject *name, char *path, size_t size);
 /* One RuntimeWarning at the first path beyond the limit. Runs Python. */
 void lpy_warn_fold(lpy_session *session, lp_found how, const char *path);
 /* In a forked child: what a thread of the parent held is nobody's. */

@@ -27,6 +27,26 @@ typedef struct PhaseObject {
 static PhaseObject *free_list[FREE_LIMIT]; /* of the main interpreter's thread state under the GIL; unused without it */
 static int free_count;
 
+/* Scopes of the installed recorder that were left and are in nobody's hands, by the address of their name: the next phase() of
+ * that name takes one as it is, tracked by the collector and all. One reference each is owned here, but never of a scope
+ * that is open: then the collector must see that nobody else holds it. Under the GIL only. */
+#define RECENT 64u
+static PhaseObject *recent[RECENT];
+
+static inline PhaseObject **recent_of(const PyObject *name)
+{
+    return &recent[((uintptr_t)name >> 4 ^ (uintptr_t)name >> 10) & (RECENT - 1)];
+}
+
+void lpy_phase_forget(void)
+{
+    for (unsigned i = 0; i < RECENT; i++) {
+        PhaseObject *phase = recent[i];
+        recent[i] = NULL;
+        Py_XDECREF((PyObject *)phase);
+    }
+}
+
 /* ---- what a scope holds open -------------------------------------------------------------------------------------- */
 
 static inline lp_recorder *core_of(const PhaseObject *phase)
@@ -173,23 +193,18 @@ static int enter_slow(PhaseObject *phase)
             }
             around = lp_innermost(th);
             parent = around ? around->place : th->root;
-            found = id ? lp_node_get(th, parent, id, &node, &fresh) : LP_FOUND_NO_SPACE;
+            found = id == LPY_NAME_LATE ? lpy_name_fold(th, parent, phase->name)
+                    : id                ? lp_node_get(th, parent, id, &node, &fresh) : LP_FOUND_NO_SPACE;
             if (found == LP_FOUND && pinned)
                 lp_node_cache(th, parent, phase->name, node);
-            if (found == LP_FOUND_FOLDED_PATH && !session->folded_warned) {
-                size_t used = lp_node_path(th, parent, folded, sizeof folded - 2), length;
-                const char *bytes = lp_name_bytes(core, id, &length);
-                if (used > 0)
-                    folded[used++] = '/';
-                if (length > sizeof folded - 1 - used)
-                    length = sizeof folded - 1 - used;
-                memcpy(folded + used, bytes, length);
-                folded[used + length] = '\0';
-            }
+            if (found == LP_FOUND_FOLDED_PATH && !session->folded_warned)
+                lpy_name_path_below(th, parent, phase->name, folded, sizeof folded);
             if (found != LP_FOUND)
                 light = LP_ENTRY_FOLD;
         }
     }
+    if (around && around->node == 0 && light & LP_ENTRY_FOLD)
+        lp_fold_again(th, parent);
     if (node && phase->stride > 1 && is_skipped(node, phase->stride))
         light = LP_ENTRY_SKIP;
     if (light) {
@@ -204,8 +219,8 @@ static int enter_slow(PhaseObject *phase)
         entry = lp_enter(th, node, flags, phase->stride);
         if (entry && phase->flags & PHASE_IO) {
             for (int i = 0; i < LPY_IO_COUNT; i++)
-                entry->extra[i] = readable ? io[i] - session->own_io[i] : UINT64_MAX;
-            entry->epoch = atomic_load(&core->io_arrivals) - th->io_arrivals;
+                entry->extra[i] = readable ? io[i] : UINT64_MAX;
+            entry->extra[LPY_IO_COUNT] = atomic_load(&core->io_arrivals) - th->io_arrivals;
         }
     }
     if (!entry) {
@@ -293,14 +308,13 @@ static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
             how |= LP_LEFT_IO_MISSING;
         } else {
             for (int i = 0; i < LPY_IO_COUNT; i++) {
-                uint64_t end = io[i] - session->own_io[i];
-                moved[i] = end > entry->extra[i] ? end - entry->extra[i] : 0;
+                moved[i] = io[i] > entry->extra[i] ? io[i] - entry->extra[i] : 0;
             }
         }
         if (entry->thread != th)
             how |= LP_LEFT_IO_MISSING; /* left elsewhere: whose bytes came between cannot be told */
         io_ends(core, entry);
-        if (atomic_load(&core->io_arrivals) - th->io_arrivals != entry->epoch && !(phase->flags & PHASE_IO_THREAD))
+        if ((uint32_t)(atomic_load(&core->io_arrivals) - th->io_arrivals) != entry->extra[LPY_IO_COUNT] && !(phase->flags & PHASE_IO_THREAD))
             entry->flags |= LP_ENTRY_IO_OVERLAP;
         if (phase->flags & PHASE_IO_THREAD)
             entry->flags &= ~(uint32_t)LP_ENTRY_IO_OVERLAP;
@@ -323,7 +337,8 @@ static inline void leave(PhaseObject *phase, uint64_t now, uint32_t how)
     }
     lp_recorder *core = session->core;
     lp_thread *th = lp_thread_leaving(core, lpy_context());
-    if (LP_UNLIKELY(!th || phase->generation != core->generation || entry != th->top || entry->same)) {
+    entry = phase->open; /* again: where that wrote a snapshot, another thread may have left this object */
+    if (LP_UNLIKELY(!th || !entry || phase->generation != core->generation || entry != th->top || entry->same)) {
         leave_slow(phase, now, how);
         return;
     }
@@ -331,6 +346,11 @@ static inline void leave(PhaseObject *phase, uint64_t now, uint32_t how)
     phase->open = NULL;
     phase->context = NULL;
     lp_leave(th, entry, now, how);
+    if (!LPY_FREE_THREADED && LP_LIKELY(phase->dynamic && phase->owner == lpy.installed && phase->flags == 0)) {
+        PhaseObject **place = recent_of(phase->name);
+        if (LP_LIKELY(*place == NULL))
+            *place = (PhaseObject *)Py_NewRef((PyObject *)phase);
+    }
     Py_XDECREF(context);
 }
 
@@ -691,7 +711,11 @@ static bool parse(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ph
             PyErr_Format(PyExc_ValueError, "sample must be in (0, 1], not %R", values[3]);
             return false;
         }
-        out->stride = (uint32_t)(1.0 / rate + 0.5);
+        /* round(1 / rate) as Python rounds: a half to the even one. */
+        double exact = 1.0 / rate;
+        out->stride = (uint32_t)exact;
+        double rest = exact - out->stride;
+        out->stride += rest > 0.5 || (rest == 0.5 && out->stride % 2 == 1);
         if (out->stride > 1)
             out->flags |= PHASE_SAMPLE;
     }
@@ -736,6 +760,13 @@ PyObject *lpy_phase(RecorderObject *recorder, bool dynamic, PyObject *const *arg
     if (LP_UNLIKELY(nargs != 1 || kwnames || !PyUnicode_CheckExact(args[0])))
         return phase_with_options(recorder, dynamic, args, nargs, kwnames);
     if (LP_LIKELY(recorder && recorder->session)) {
+        if (!LPY_FREE_THREADED && LP_LIKELY(dynamic)) {
+            PhaseObject **place = recent_of(args[0]), *left = *place;
+            if (LP_LIKELY(left && left->name == args[0] && left->owner == recorder && Py_REFCNT(left) == 1)) {
+                *place = NULL; /* with its reference */
+                return (PyObject *)left;
+            }
+        }
         PhaseObject *phase = phase_new(recorder, args[0]);
         if (LP_LIKELY(phase != NULL))
             phase->dynamic = dynamic;

@@ -1,5 +1,6 @@
 /* Byte counters of this process from /proc/self/io (proc(5)): rchar, wchar (all reads and writes, also of cached files, pipes,
- * sockets) and read_bytes, write_bytes (block device). Exact at the moment of reading; one pread of an open file. */
+ * sockets) and read_bytes, write_bytes (block device). Exact at the moment of reading; one pread of an open file. What our own
+ * reads and snapshots moved is taken off. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -50,26 +51,51 @@ static bool open_file(lpy_session *session)
     return true;
 }
 
-static bool read_thread(uint64_t io[LPY_IO_COUNT])
+/* What our snapshots moved: of the process, and of the calling thread. */
+static _Atomic uint64_t own[LPY_IO_COUNT];
+static __thread uint64_t own_here[LPY_IO_COUNT];
+
+void lpy_io_own(const uint64_t moved[LPY_IO_COUNT])
+{
+    for (int i = 0; i < LPY_IO_COUNT; i++) {
+        own[i] += moved[i];
+        own_here[i] += moved[i];
+    }
+}
+
+void lpy_io_in_child(void)
+{
+    for (int i = 0; i < LPY_IO_COUNT; i++)
+        own[i] = own_here[i] = 0; /* the kernel counts a child from zero */
+}
+
+/* The counters that the kernel shows are those before this very read. */
+static bool read_file(int fd, bool thread, uint64_t io[LPY_IO_COUNT])
 {
     char text[512];
-    int fd = open("/proc/thread-self/io", O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return false;
     ssize_t size = pread(fd, text, sizeof text, 0);
-    close(fd);
-    return parse(text, size, io);
+    bool ok = parse(text, size, io);
+
+    if (ok) {
+        for (int i = 0; i < LPY_IO_COUNT; i++)
+            io[i] -= thread ? own_here[i] : own[i];
+        io[LPY_IO_READ_CHARS] -= thread ? lp__own_reads_here : lp__own_reads;
+    }
+    lp__own_read(size);
+    return ok;
 }
 
 bool lpy_io_read(lpy_session *session, bool thread, uint64_t io[LPY_IO_COUNT])
 {
-    char text[512];
     int saved = errno;
     bool ok = false;
 
     if (thread) {
-        ok = read_thread(io);
+        int fd = open("/proc/thread-self/io", O_RDONLY | O_CLOEXEC);
+        if (fd >= 0) {
+            ok = read_file(fd, true, io);
+            close(fd);
+        }
         errno = saved;
         return ok;
     }
@@ -78,7 +104,7 @@ bool lpy_io_read(lpy_session *session, bool thread, uint64_t io[LPY_IO_COUNT])
         lpy_io_close(session);
     for (int attempt = 0; attempt < 2 && !ok; attempt++) {
         if (session->io_fd >= 0) {
-            ok = parse(text, pread(session->io_fd, text, sizeof text, 0), io);
+            ok = read_file(session->io_fd, false, io);
             if (!ok)
                 session->io_fd = -1; /* closed by the program, the number perhaps reused: never close it */
         }

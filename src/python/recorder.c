@@ -1,6 +1,7 @@
 /* Recorder: the C base of lineprofiler.accounting.Profiler. */
 #include <string.h>
 #include <unistd.h>
+#include <unistd.h>
 
 #include "python/convert.h"
 #include "python/lpy.h"
@@ -54,6 +55,8 @@ static void shut(RecorderObject *recorder)
         return;
     recorder->session = NULL; /* first: from here on phases of other threads record nothing */
     recorder->past = session;
+    if (lpy.installed == recorder)
+        lpy_phase_forget();
     lpy_session_close(session);
     Py_CLEAR(session->shapes);
 }
@@ -89,14 +92,24 @@ static PyObject *recorder_worker(PyObject *self, PyObject *unused)
     lp_error error = {0};
 
     (void)unused;
-    if (!session && recorder->past && recorder->past->last)
-        return lp_py_from_worker(recorder->past->last);
     if (session && session->core->recording && !lp_recorder_forked(session->core)) {
+        lp_status status;
         lpy_session_name_threads(session);
-        lp_status status = lpy_session_worker(session, &worker, &error);
-        if (status != LP_OK)
+        Py_BEGIN_ALLOW_THREADS
+        status = lpy_session_worker(session, &worker, &error);
+        Py_END_ALLOW_THREADS
+        if (status != LP_OK && recorder->session)
             return lp_py_raise(status, &error);
-    } else { /* a forked child that has not recorded yet: empty, not its parent's */
+    }
+    /* Another thread is closing it: its figures are there in a moment. */
+    while (!worker && recorder->past && recorder->past->closing && !lp_recorder_forked(recorder->past->core)) {
+        Py_BEGIN_ALLOW_THREADS
+        usleep(100);
+        Py_END_ALLOW_THREADS
+    }
+    if (!worker && recorder->past && recorder->past->last)
+        return lp_py_from_worker(recorder->past->last);
+    if (!worker) { /* a forked child that has not recorded yet: empty, not its parent's */
         worker = lp_worker_new();
         if (!worker)
             return PyErr_NoMemory();
@@ -111,13 +124,13 @@ static PyObject *recorder_io(PyObject *self, PyObject *unused)
     RecorderObject *recorder = self_of(self);
     lpy_session *session = recorder->session ? recorder->session : recorder->past;
     uint64_t io[LPY_IO_COUNT] = {0};
-    bool known = session && lpy_io_read(session, false, io);
 
     (void)unused;
-    /* What a parent's snapshots moved is not in this process's counters. */
-    bool ours = known && session->id.pid == (int64_t)getpid();
-    for (int i = 0; ours && i < LPY_IO_COUNT; i++)
-        io[i] -= session->own_io[i];
+    if (session && session->id.pid != (int64_t)getpid()) { /* a forked child that has not recorded yet */
+        lpy_io_in_child();
+        lp_cpu_in_child();
+    }
+    bool known = session && lpy_io_read(session, false, io);
     if (session && session == recorder->past)
         lpy_io_close(session);
     return Py_BuildValue("KKKKO", (unsigned long long)io[LPY_IO_READ_BYTES], (unsigned long long)io[LPY_IO_WRITE_BYTES],

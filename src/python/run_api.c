@@ -528,7 +528,7 @@ static PyObject *cli_main(PyObject *Py_UNUSED(module), PyObject *args)
     io.out = &sinks[0];
     io.err = &sinks[1];
     lp_cli_io_detect(&io, &env, fd, is_tty != 0);
-    io.utf8 = utf8 != 0; /* what the stream can encode, whatever the locale says */
+    io.utf8 = io.utf8 && utf8; /* the locale asks for it, and the stream can encode it */
     saved = PyEval_SaveThread();
     code = lp_cli_main(argc, (const char *const *)argv, &io);
     PyEval_RestoreThread(saved);

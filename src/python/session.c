@@ -122,8 +122,11 @@ static bool open_segment(void *user, lp_recorder *core)
     lp_error error = {0};
     int dirfd = -1;
 
-    if (core->child)
+    if (core->child) {
+        pthread_mutex_init(&session->reading, NULL);
         lpy_names_in_child();
+        lpy_io_in_child();
+    }
     if (!session->private)
         describe(session);
     snprintf(run, sizeof run, "%.*s", (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
@@ -164,7 +167,6 @@ static bool open_segment(void *user, lp_recorder *core)
     note_error(session, &error);
     session->generation = 0;
     session->write_failures = 0;
-    memset(session->own_io, 0, sizeof session->own_io); /* of a parent */
     set_due(session);
     ensure_collector(session);
     return true;
@@ -172,12 +174,14 @@ static bool open_segment(void *user, lp_recorder *core)
 
 /* ---- snapshots ---------------------------------------------------------------------------------------------------- */
 
-lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error *error)
+/* The three below need `reading`. In a forked child it may be held by a thread that is not there: the callers look for
+ * that first, and open_segment makes a new one. */
+static lp_status read_worker(lpy_session *session, lp_worker **worker, lp_error *error)
 {
     lp_recorder *core = session->core;
     lp_moment now;
 
-    if (!core->recording || lp_recorder_forked(core))
+    if (!core->recording)
         return lp_error_set(error, LP_E_MISSING, 0, UINT64_MAX, "this process has not recorded anything yet");
     lp_recorder_moment(core, &now);
     lp_status status = lp_segment_read_memory(core->segment.base, lp_segment_header(&core->segment)->used, &now, worker, error);
@@ -190,13 +194,13 @@ lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error 
     return status;
 }
 
-lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_error *error)
+static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_error *error)
 {
     uint64_t before[LPY_IO_COUNT], after[LPY_IO_COUNT];
     lp_worker *worker = NULL;
     int saved = errno;
-    bool counted = lpy_io_read(session, false, before);
-    lp_status status = lpy_session_worker(session, &worker, error);
+    bool counted = lpy_io_read(session, true, before); /* of this thread: what others move meanwhile is theirs */
+    lp_status status = read_worker(session, &worker, error);
 
     if (status == LP_OK) {
         /* The collector numbers on from the header, too, and this process must stay ahead of it: the greatest is the newest. */
@@ -217,10 +221,35 @@ lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_e
         note_error(session, error);
     }
     /* Not the program's traffic: taken off the io=True phases that it fell into. */
-    if (counted && lpy_io_read(session, false, after))
+    if (counted && lpy_io_read(session, true, after)) {
         for (int i = 0; i < LPY_IO_COUNT; i++)
-            session->own_io[i] += after[i] > before[i] ? after[i] - before[i] : 0;
+            after[i] = after[i] > before[i] ? after[i] - before[i] : 0;
+        lpy_io_own(after);
+    }
     errno = saved;
+    return status;
+}
+
+lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error *error)
+{
+    if (!session->core->recording || lp_recorder_forked(session->core))
+        return lp_error_set(error, LP_E_MISSING, 0, UINT64_MAX, "this process has not recorded anything yet");
+    pthread_mutex_lock(&session->reading);
+    lp_status status = read_worker(session, worker, error);
+    pthread_mutex_unlock(&session->reading);
+    return status;
+}
+
+lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_error *error)
+{
+    lp_status status = LP_OK;
+
+    if (!session->core->recording || lp_recorder_forked(session->core))
+        return LP_OK;
+    pthread_mutex_lock(&session->reading);
+    if (session->core->recording) /* else it was closed meanwhile: the last snapshot is written */
+        status = write_snapshot(session, final, sync, error);
+    pthread_mutex_unlock(&session->reading);
     return status;
 }
 
@@ -433,13 +462,14 @@ lpy_session *lpy_session_open(PyObject *config)
     static bool at_exit;
     lpy_session *session = calloc(1, sizeof *session);
     lp_hooks hooks = {session, open_segment, overdue, lpy_contexts_have_parents ? lpy_context_around_hook : NULL,
-                      lpy_context_hidden_hook, thread_name};
+                      lpy_context_runs_task_hook, lpy_context_has_task_hook, thread_name};
     PyObject *run_dir = item(config, "run_dir"), *interval = item(config, "snapshot_interval_s"), *source = item(config, "source");
     PyObject *bytes = NULL, *cuda = item(config, "cuda_sync");
 
     if (!session)
         return (lpy_session *)PyErr_NoMemory();
     session->io_fd = -1;
+    pthread_mutex_init(&session->reading, NULL);
     session->arena = lp_arena_new();
     session->core = session->arena ? lp_recorder_new(&hooks) : NULL;
     if (!session->core) {
@@ -507,7 +537,7 @@ failed:
 
 /* The last snapshot, and those of the run's dead processes; then the segment goes, unless the disk refused: a reader on this
  * host will find it. No Python in here. */
-static void finish(lpy_session *session)
+static void finish(lpy_session *session, bool keep)
 {
     lp_recorder *core = session->core;
     lp_error error = {0};
@@ -516,14 +546,22 @@ static void finish(lpy_session *session)
     core->enabled = false;
     if (!core->recording || lp_recorder_forked(core))
         return;
+    pthread_mutex_lock(&session->reading);
+    if (!core->recording) { /* another thread closed it meanwhile */
+        pthread_mutex_unlock(&session->reading);
+        return;
+    }
     lp_status status = LP_OK;
+    if (keep && read_worker(session, &session->last, &error) != LP_OK) /* merged_tree() still answers */
+        session->last = NULL;
     if (!session->private) {
-        status = lpy_session_snapshot(session, true, true, &error);
+        status = write_snapshot(session, true, true, &error);
         lp_segment_set_state(&core->segment, LP_SEG_CLOSED);
     }
     lp_recorder_end(core);
     lp_segment_close(&core->segment, status != LP_OK);
     lpy_io_close(session);
+    pthread_mutex_unlock(&session->reading);
     if (!session->private) {
         char run[80];
         snprintf(run, sizeof run, "%.*s", (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
@@ -538,19 +576,17 @@ static void finish(lpy_session *session)
 
 void lpy_session_close(lpy_session *session)
 {
-    lp_error error = {0};
-
     lpy_session_name_threads(session);
-    if (session->core->recording && !lp_recorder_forked(session->core))
-        lpy_session_worker(session, &session->last, &error); /* merged_tree() still answers */
+    session->closing = true;
     Py_BEGIN_ALLOW_THREADS
-    finish(session);
+    finish(session, true);
     Py_END_ALLOW_THREADS
+    session->closing = false;
 }
 
 void lpy_sessions_end(void)
 {
     for (lpy_session *session = sessions; session; session = session->next)
         if (session->core->recording)
-            finish(session);
+            finish(session, false);
 }

@@ -555,6 +555,7 @@ static void put_caveats(lp_json *json, const lp_report *report)
     lp_json_open(json, '{');
     put_files(json, report);
     put_worker_list(json, report, "unclean", report->unclean, report->unclean_count);
+    put_worker_list(json, report, "died_inside", report->died_inside, report->died_inside_count);
     put_worker_list(json, report, "stale_workers", report->stale, report->stale_count);
     put_worker_list(json, report, "failed_writes", report->failed_writes, report->failed_write_count);
     put_worker_list(json, report, "private_memory", report->private_memory, report->private_memory_count);

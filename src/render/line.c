@@ -10,10 +10,18 @@ static const char *const codes[] = {
     [LP_BAR] = "\x1b[36m",  [LP_WARN] = "\x1b[33m", [LP_BAD] = "\x1b[1;31m",
 };
 
+/* Spaces and the style that were asked for come when something follows. */
 static void pay(lp_line *line)
 {
     lp_sink_repeat(line->sink, " ", line->owed);
     line->owed = 0;
+    if (!line->color || line->wanted == line->style)
+        return;
+    if (line->style != LP_PLAIN)
+        lp_sink_text(line->sink, codes[LP_PLAIN]);
+    if (line->wanted != LP_PLAIN)
+        lp_sink_text(line->sink, codes[line->wanted]);
+    line->style = line->wanted;
 }
 
 static void put_bytes(lp_line *line, const char *text, size_t size, unsigned columns)
@@ -91,20 +99,14 @@ void lp_line_right(lp_line *line, unsigned end, const char *text)
 
 void lp_line_style(lp_line *line, lp_style style)
 {
-    if (!line->color || style == line->style)
-        return;
-    pay(line);
-    if (line->style != LP_PLAIN)
-        lp_sink_text(line->sink, codes[LP_PLAIN]);
-    if (style != LP_PLAIN)
-        lp_sink_text(line->sink, codes[style]);
-    line->style = style;
+    line->wanted = style;
 }
 
 void lp_line_end(lp_line *line)
 {
     line->owed = 0;
-    lp_line_style(line, LP_PLAIN);
+    line->wanted = LP_PLAIN;
+    pay(line);
     lp_sink_char(line->sink, '\n');
     line->column = 0;
 }
@@ -117,13 +119,14 @@ const char *lp_line_glyph(const lp_line *line, const char *utf8, const char *asc
 void lp_line_rule(lp_line *line)
 {
     lp_line_style(line, LP_DIM);
+    pay(line);
     lp_sink_repeat(line->sink, lp_line_glyph(line, "\xe2\x94\x80", "-"), line->width);
     lp_line_end(line);
 }
 
 static void next_line(lp_line *line, unsigned indent)
 {
-    lp_style style = line->style;
+    lp_style style = line->wanted;
 
     lp_line_end(line);
     lp_line_to(line, indent);

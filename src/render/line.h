@@ -11,9 +11,9 @@ typedef struct lp_line {
     lp_sink *sink;  /* borrowed */
     unsigned width; /* columns of the page */
     bool color, utf8;
-    unsigned column; /* written or owed */
-    unsigned owed;   /* spaces that come only if something follows */
-    lp_style style;
+    unsigned column;        /* written or owed */
+    unsigned owed;          /* spaces that come only if something follows */
+    lp_style style, wanted; /* in force; for what comes next */
 } lp_line;
 
 void lp_line_put(lp_line *line, const char *text); /* UTF-8 of our own, no newline */

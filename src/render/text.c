@@ -258,10 +258,10 @@ static void put_warnings(lp_text *text)
                  run->superseded_count, files, report->attempt_count, dash);
         warn(text, words);
     }
-    if (report->died > 0) {
+    if (report->died_inside_count > 0) {
         snprintf(words, sizeof words,
-                 "%u of %u worker(s) died without closing: what they had recorded is in %s see CAVEATS.", report->died,
-                 run->worker_count, dash);
+                 "%u of %u worker(s) died inside a phase: what they had recorded is in %s see CAVEATS.",
+                 report->died_inside_count, run->worker_count, dash);
         warn(text, words);
     }
     if (report->health.lost_entries > 0) {

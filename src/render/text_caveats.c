@@ -115,43 +115,54 @@ static void put_worker(lp_text *text, uint32_t index, const char *words)
     lp_line_end(line);
 }
 
+/* The innermost phase that was open, in at most 40 columns. */
+static char *innermost(const lp_text *text, const lp_run_worker *worker, char out[LP_INERT_BYTES(40)])
+{
+    const lp_run_open *inside = worker->open;
+    lp_str parts[64];
+    unsigned count = 0;
+
+    for (uint32_t i = 0; i < worker->open_count && !inside->inner; i++)
+        inside = &worker->open[i];
+    for (uint32_t d = inside->depth > 32 ? inside->depth - 32 : 0; d < inside->depth; d++) {
+        if (count > 0)
+            parts[count++] = (lp_str){"/", 1};
+        parts[count++] = inside->path[d];
+    }
+    lp_inert(out, LP_INERT_BYTES(40), parts, count, 40, LP_CUT_LEFT, text->line.utf8);
+    return out;
+}
+
 static void put_died(lp_text *text)
 {
     const lp_report *report = text->report;
-    unsigned limit = limit_of(text, report->unclean_count);
+    unsigned limit = limit_of(text, report->died_inside_count);
+    uint32_t others = report->unclean_count - report->died_inside_count;
 
-    if (report->unclean_count == 0)
-        return;
-    sayf(text, "%u worker(s) died without closing (killed, crashed or left by os._exit); what they had recorded is in:",
-         report->unclean_count);
+    if (report->died_inside_count > 0)
+        sayf(text,
+             "%u worker(s) died without closing, inside a phase (killed, crashed or left by os._exit); what they had "
+             "recorded is in:",
+             report->died_inside_count);
     for (unsigned i = 0; i < limit; i++) {
-        const lp_run_worker *worker = &report->run->workers[report->unclean[i]];
+        const lp_run_worker *worker = &report->run->workers[report->died_inside[i]];
         lp_words words;
-        char path[LP_INERT_BYTES(40)];
+        char path[LP_INERT_BYTES(40)], before[LP_UNIT_SIZE + 32] = "";
         lp_unit unit, ago;
-        int used = snprintf(words, sizeof words, "after %s", lp_unit_ns(unit, (double)worker->elapsed_ns));
         if (report->run->ended_ns > worker->written_ns + 1000000000ull)
-            used += snprintf(words + used, sizeof words - (size_t)used, ", %s before the end",
-                             lp_unit_ns(ago, (double)(report->run->ended_ns - worker->written_ns)));
-        const lp_run_open *inside = NULL;
-        for (uint32_t o = 0; o < worker->open_count && !inside; o++)
-            inside = worker->open[o].inner ? &worker->open[o] : NULL;
-        if (inside) {
-            lp_str parts[64];
-            unsigned count = 0;
-            for (uint32_t d = inside->depth > 32 ? inside->depth - 32 : 0; d < inside->depth; d++) {
-                if (count > 0)
-                    parts[count++] = (lp_str){"/", 1};
-                parts[count++] = inside->path[d];
-            }
-            lp_inert(path, sizeof path, parts, count, 40, LP_CUT_LEFT, text->line.utf8);
-            snprintf(words + used, sizeof words - (size_t)used, ", inside %s", path);
-        } else {
-            snprintf(words + used, sizeof words - (size_t)used, ", with no phase open");
-        }
-        put_worker(text, report->unclean[i], words);
+            snprintf(before, sizeof before, ", %s before the end",
+                     lp_unit_ns(ago, (double)(report->run->ended_ns - worker->written_ns)));
+        snprintf(words, sizeof words, "after %s%s, inside %s", lp_unit_ns(unit, (double)worker->elapsed_ns), before,
+                 innermost(text, worker, path));
+        put_worker(text, report->died_inside[i], words);
     }
-    put_more(text, report->unclean_count, limit);
+    put_more(text, report->died_inside_count, limit);
+    if (others > 0)
+        sayf(text,
+             "%u worker(s) ended without closing while no phase was open (os._exit, as forked workers do, or killed); "
+             "all "
+             "that they had recorded is in",
+             others);
 }
 
 static void put_stale(lp_text *text)
@@ -189,7 +200,8 @@ static void put_failed_writes(lp_text *text)
     for (unsigned i = 0; i < limit; i++) {
         const lp_health *health = &report->run->workers[report->failed_writes[i]].health;
         lp_words words;
-        lp_inert(reason, sizeof reason, &health->last_error, 1, 100, LP_CUT_RIGHT, text->line.utf8);
+        /* The path comes first and may be long, why it failed last. */
+        lp_inert(reason, sizeof reason, &health->last_error, 1, 100, LP_CUT_LEFT, text->line.utf8);
         snprintf(words, sizeof words, "%llu failure(s)%s%s", (unsigned long long)health->write_failures,
                  reason[0] ? ": " : "", reason);
         put_worker(text, report->failed_writes[i], words);

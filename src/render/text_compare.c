@@ -26,7 +26,8 @@ static table lay_out(const lp_comparison *comparison, const lp_line *line)
 static void put_rule(lp_line *line, const table *at)
 {
     lp_line_style(line, LP_DIM);
-    lp_sink_repeat(line->sink, lp_line_glyph(line, "\xe2\x94\x80", "-"), at->entries);
+    for (unsigned i = 0; i < at->entries; i++)
+        lp_line_put(line, lp_line_glyph(line, "\xe2\x94\x80", "-"));
     lp_line_end(line);
 }
 

@@ -185,9 +185,5 @@ char *lp_unit_fixed(lp_unit out, double value, unsigned decimals)
 
 char *lp_unit_amount(lp_unit out, double amount)
 {
-    if (isnan(amount))
-        return not_measured(out);
-    if (amount != floor(amount) && amount < 1000 && amount > -1000)
-        return put_fixed(out, rounded(amount * 10), 1, true, "");
-    return lp_unit_count(out, rounded(amount));
+    return isnan(amount) ? not_measured(out) : lp_unit_count(out, rounded(amount));
 }

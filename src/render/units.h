@@ -22,6 +22,6 @@ char *lp_unit_rate(lp_unit out, double per_s);                     /* 56,882.3/s
 char *lp_unit_percent(lp_unit out, double share);                  /* 0.829 -> 82.9% */
 char *lp_unit_whole_percent(lp_unit out, double share);            /* 0.98 -> 98%; above 0 and below 0.5 %: <1% */
 char *lp_unit_fixed(lp_unit out, double value, unsigned decimals); /* 1.25; decimals <= 6 */
-char *lp_unit_amount(lp_unit out, double amount);                  /* of a counter: 8, 4,096, 2.5 */
+char *lp_unit_amount(lp_unit out, double amount);                  /* of a counter, whole: 8, 4,096 */
 
 #endif

@@ -22,6 +22,7 @@
 #include "store/snapshot.h"
 
 #define HEAD_SIZE 8192u /* bytes of a snapshot that are read for its head, at first */
+#define BUSY_S 2        /* a folder that has changed so recently is changing */
 
 typedef struct file {        /* a snapshot found */
     const char *host, *name; /* folder and name; owned by the list's arena */
@@ -162,14 +163,12 @@ static bool parse_name(const char *name, file *f)
     return true;
 }
 
-static void list_host(lp_rundir *dir, const char *host)
+static void read_folder(lp_rundir *dir, int folder, const char *host)
 {
-    int folder = lp__open_folder(dir->workers, host, false, 0);
-    DIR *list = folder >= 0 ? lp__list(folder) : NULL;
-    const char *kept = list ? keep(dir, host) : NULL;
+    DIR *list = lp__list(folder);
 
-    for (struct dirent *entry; kept && !dir->failed && (entry = readdir(list));) {
-        file f = {.host = kept};
+    for (struct dirent *entry; list && !dir->failed && (entry = readdir(list));) {
+        file f = {.host = host};
         if (!parse_name(entry->d_name, &f))
             continue;
         file *grown = grow(dir, dir->files, dir->file_count, &dir->file_room, sizeof *grown);
@@ -182,6 +181,20 @@ static void list_host(lp_rundir *dir, const char *host)
     }
     if (list)
         closedir(list);
+}
+
+static void list_host(lp_rundir *dir, const char *host)
+{
+    int folder = lp__open_folder(dir->workers, host, false, 0);
+    const char *kept = folder >= 0 ? keep(dir, host) : NULL;
+    struct stat st;
+    /* A file that is replaced while the folder is read may be seen under neither name: where something has just happened,
+     * the folder is read twice (a name that stands twice in the list does no harm). */
+    bool twice = folder >= 0 && fstat(folder, &st) == 0 &&
+                 lp_clock_ns(CLOCK_REALTIME) / 1000000000u < (uint64_t)st.st_mtim.tv_sec + BUSY_S;
+
+    for (int pass = 0; kept && pass < (twice ? 2 : 1); pass++)
+        read_folder(dir, folder, kept);
     if (folder >= 0)
         close(folder);
 }
@@ -208,6 +221,17 @@ static bool same_worker(const file *a, const file *b)
     return strcmp(a->host, b->host) == 0 && a->stem == b->stem && memcmp(a->name, b->name, a->stem) == 0;
 }
 
+/* Is the identity inside the one that stands in the name? */
+static bool is_named_after(const file *f, const lp_worker *head)
+{
+    char stem[200];
+
+    lp__snapshot_stem(stem, sizeof stem, &head->id);
+    return strlen(stem) == f->stem && memcmp(f->name, stem, f->stem) == 0;
+}
+
+/* A damaged head could put a worker into an attempt of its own, where it is only listed: a small file is checked whole at
+ * once, a larger one if its identity is not that of its name. */
 static lp_status read_head(const lp_rundir *dir, const file *f, const char *path, lp_worker **head, lp_error *error)
 {
     unsigned char start[HEAD_SIZE];
@@ -230,48 +254,108 @@ static lp_status read_head(const lp_rundir *dir, const file *f, const char *path
     else
         status = lp_snapshot_head(start, got, path, head, error);
     close(fd);
-    if (status == LP_E_TRUNCATED && got == sizeof start) { /* a long command line */
+    bool whole = got < sizeof start, good = whole && status == LP_OK;
+    if (good) {
+        status = lp_snapshot_check(start, got, path, error);
+    } else if (!whole && (status == LP_E_TRUNCATED /* a long command line */ ||
+                          (status == LP_OK && !is_named_after(f, *head)))) {
         unsigned char *data;
         size_t size;
+        if (status == LP_OK)
+            lp_worker_free(*head);
         status = lp__read_file(dir->workers, relative, path, &data, &size, error);
         if (status == LP_OK) {
             status = lp_snapshot_head(data, size, path, head, error);
+            good = status == LP_OK;
+            if (good)
+                status = lp_snapshot_check(data, size, path, error);
             free(data);
         }
     }
+    if (good && status == LP_OK && (*head)->id.run_id.size == 0)
+        status = lp__fail(error, LP_E_DAMAGED, path, UINT64_MAX, "has no run id");
+    if (good && status != LP_OK)
+        lp_worker_free(*head);
     return status;
+}
+
+/* The newest file of a worker, as the folder is now; its name goes into `name`, "" if there is none. */
+static void find_newest(int workers, const char *host, const char *stem, size_t stem_size, file *best, char *name, size_t room)
+{
+    int folder = workers >= 0 ? lp__open_folder(workers, host, false, 0) : -1;
+    DIR *list = folder >= 0 ? lp__list(folder) : NULL;
+
+    name[0] = '\0';
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        file f = {.host = host};
+        if (!parse_name(entry->d_name, &f) || f.stem != stem_size || memcmp(entry->d_name, stem, stem_size) != 0)
+            continue;
+        if (name[0] && (f.generation < best->generation || (f.generation == best->generation && best->final)))
+            continue;
+        *best = f;
+        snprintf(name, room, "%s", entry->d_name);
+    }
+    if (list)
+        closedir(list);
+    if (folder >= 0)
+        close(folder);
+}
+
+/* LP_E_MISSING: it is gone meanwhile, nothing was added. */
+static lp_status add_file(lp_rundir *dir, const file *f)
+{
+    const char *path = format_path(dir->arena, dir->path, "workers", f->host, f->name);
+    lp_worker *head;
+    lp_error error;
+
+    if (!path) {
+        dir->failed = true;
+        return LP_E_MEMORY;
+    }
+    lp_status status = read_head(dir, f, path, &head, &error);
+    if (status == LP_OK) {
+        lp_source *source = add_source(dir, LP_SOURCE_SNAPSHOT, path);
+        if (source)
+            fill_head(dir, source, head);
+        lp_worker_free(head);
+    } else if (status != LP_E_MISSING) {
+        add_problem(dir, LP_SOURCE_SNAPSHOT, path, &error);
+    }
+    return status;
+}
+
+/* All files that were listed of a worker have been replaced meanwhile: takes the one that is there now. */
+static void add_successor(lp_rundir *dir, const file *gone)
+{
+    char name[256];
+
+    for (int i = 0; i < 8 && !dir->failed; i++) { /* it may be replaced once more, and be seen under neither name */
+        file f = {0};
+        find_newest(dir->workers, gone->host, gone->name, gone->stem, &f, name, sizeof name);
+        f.name = name[0] ? keep(dir, name) : NULL;
+        if (f.name && add_file(dir, &f) != LP_E_MISSING)
+            return;
+    }
 }
 
 static void add_snapshots(lp_rundir *dir)
 {
     if (dir->file_count)
         qsort(dir->files, dir->file_count, sizeof *dir->files, by_worker);
-    bool done = false; /* with the worker of the file before */
+    bool done = false;  /* with the worker of the file before */
+    bool found = false; /* anything of it, be it damaged */
     for (size_t i = 0; i < dir->file_count && !dir->failed; i++) {
         const file *f = &dir->files[i];
-        lp_worker *head;
-        lp_error error;
-        if (i > 0 && same_worker(f, f - 1)) {
-            if (done)
-                continue;
-        } else {
-            done = false;
+        bool first = i == 0 || !same_worker(f, f - 1);
+        if (first)
+            done = found = false;
+        if (!done && (first || strcmp(f->name, (f - 1)->name) != 0)) {
+            lp_status status = add_file(dir, f);
+            done = status == LP_OK;
+            found = found || status != LP_E_MISSING;
         }
-        const char *path = format_path(dir->arena, dir->path, "workers", f->host, f->name);
-        if (!path) {
-            dir->failed = true;
-            return;
-        }
-        lp_status status = read_head(dir, f, path, &head, &error);
-        if (status == LP_OK) {
-            lp_source *source = add_source(dir, LP_SOURCE_SNAPSHOT, path);
-            if (source)
-                fill_head(dir, source, head);
-            lp_worker_free(head);
-            done = true;
-        } else if (status != LP_E_MISSING) { /* gone meanwhile: a newer one has replaced it */
-            add_problem(dir, LP_SOURCE_SNAPSHOT, path, &error);
-        }
+        if (!found && (i + 1 == dir->file_count || !same_worker(f, f + 1)))
+            add_successor(dir, f);
     }
 }
 
@@ -474,21 +558,7 @@ static lp_status read_successor(const lp_rundir *dir, const lp_source *source, l
     }
     lp__safe_name(host, sizeof host, source->host);
     lp__snapshot_stem(stem, sizeof stem, &id);
-    int folder = workers >= 0 ? lp__open_folder(workers, host, false, 0) : -1;
-    DIR *list = folder >= 0 ? lp__list(folder) : NULL;
-    for (struct dirent *entry; list && (entry = readdir(list));) {
-        file f = {0};
-        if (!parse_name(entry->d_name, &f) || f.stem != strlen(stem) || memcmp(entry->d_name, stem, f.stem) != 0)
-            continue;
-        if (name[0] && (f.generation < best.generation || (f.generation == best.generation && best.final)))
-            continue;
-        best = f;
-        snprintf(name, sizeof name, "%s", entry->d_name);
-    }
-    if (list)
-        closedir(list);
-    if (folder >= 0)
-        close(folder);
+    find_newest(workers, host, stem, strlen(stem), &best, name, sizeof name);
     const char *path = name[0] ? format_path(dir->arena, dir->path, "workers", host, name) : NULL;
     if (path && snprintf(relative, sizeof relative, "%s/%s", host, name) < (int)sizeof relative)
         status = read_snapshot(workers, relative, path, worker, error);

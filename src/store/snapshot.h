@@ -18,6 +18,8 @@ lp_status lp_identity_decode(const void *data, size_t size, lp_arena *arena, lp_
 lp_status lp_snapshot_encode(const lp_worker *worker, lp_buffer *out);
 /* `name` is put before error texts. *worker is owned by the caller on LP_OK. */
 lp_status lp_snapshot_decode(const void *data, size_t size, const char *name, lp_worker **worker, lp_error *error);
+/* Only whether it is a whole snapshot of a known version: its start and its checksum. */
+lp_status lp_snapshot_check(const void *data, size_t size, const char *name, lp_error *error);
 /* Only the identity and the fields before the tree, from the first `size` bytes of a file. LP_E_TRUNCATED: give more.
  * The checksum is not looked at. */
 lp_status lp_snapshot_head(const void *data, size_t size, const char *name, lp_worker **worker, lp_error *error);

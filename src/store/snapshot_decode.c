@@ -395,11 +395,15 @@ failed:
     return status;
 }
 
-lp_status lp_snapshot_decode(const void *data, size_t size, const char *name, lp_worker **worker, lp_error *error)
+lp_status lp_snapshot_check(const void *data, size_t size, const char *name, lp_error *error)
 {
     lp_status status = check_start(data, size, name, error);
-    if (status == LP_OK)
-        status = check_whole(data, size, name, error);
+    return status == LP_OK ? check_whole(data, size, name, error) : status;
+}
+
+lp_status lp_snapshot_decode(const void *data, size_t size, const char *name, lp_worker **worker, lp_error *error)
+{
+    lp_status status = lp_snapshot_check(data, size, name, error);
     return status == LP_OK ? decode(data, size, false, name, worker, error) : status;
 }
 

@@ -58,7 +58,7 @@ static inline lp_worker *made_worker(const char *role, const char *host, int64_t
     worker->clock = made_str("TSC 2.4 GHz");
     worker->cpu_source = made_str("rseq");
     worker->split_source = made_str("schedstat");
-    worker->segment_place = made_str("/dev/shm");
+    worker->segment_place = made_str("shared memory");
     worker->own_cost_ps = 90000;
     worker->own_count_cost_ps = 20000;
     worker->threads = 1;

@@ -133,7 +133,7 @@ static void names_every_trouble(void)
         "Still running 4 of 7, as of now; 1 closed; 1 as last written\n",
         "WARNING  1 of 8 worker file(s) are excluded as 1 earlier attempt(s)",
         "WARNING  1 of 9 worker file(s) could not be read",
-        "WARNING  1 of 7 worker(s) died without closing",
+        "WARNING  1 of 7 worker(s) died inside a phase",
         "WARNING  walk/walk is nested in a phase of the same name",
         "\n~decode ",
         "\n\xe2\x80\xa0upload ",
@@ -165,6 +165,23 @@ static void names_every_trouble(void)
 
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         check_has(text, wanted[i]);
+    free(text);
+    lp_run_free(run);
+}
+
+/* Forked workers of multiprocessing leave by os._exit: that is no trouble. */
+static void an_end_outside_every_phase_is_no_warning(void)
+{
+    lp_run *run = made_or_die(lp_run_new());
+    lp_worker *worker = made_actor(1, 1);
+
+    worker->final = false;
+    worker->unclean = true;
+    made_add(run, worker);
+    made_finish(run);
+    char *text = text_of(run, (lp_text_options){.utf8 = true});
+    CHECK(strstr(text, "WARNING") == NULL);
+    check_has(text, "1 worker(s) ended without closing while no phase was open");
     free(text);
     lp_run_free(run);
 }
@@ -227,6 +244,7 @@ int main(void)
     RUN(colour_changes_only_colour);
     RUN(has_what_the_readme_shows);
     RUN(names_every_trouble);
+    RUN(an_end_outside_every_phase_is_no_warning);
     RUN(the_best_dozen_without_all);
     RUN(no_bare_other);
     RUN(not_measured_is_no_zero);

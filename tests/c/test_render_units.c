@@ -63,7 +63,7 @@ static void counts(void)
     CHECK_STR(lp_unit_rate(unit, 56882.25), "56,882.3/s");
     CHECK_STR(lp_unit_rate(unit, 2.5e9), "2.5G/s");
     CHECK_STR(lp_unit_amount(unit, 8), "8");
-    CHECK_STR(lp_unit_amount(unit, 2.5), "2.5");
+    CHECK_STR(lp_unit_amount(unit, 999.5), "1,000"); /* the middle of a cell */
     CHECK_STR(lp_unit_amount(unit, 4096), "4,096");
 }
 

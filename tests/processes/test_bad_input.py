@@ -4,6 +4,7 @@ report tells, and one damaged file costs that one worker.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -42,10 +43,6 @@ assert profiler.merged_tree()[("a",)].calls == 1000
 profiler.close()
 print("the end")
 """
-
-
-def drop_privileges(code: str) -> str:
-    return UNPRIVILEGED + code
 
 
 # ---- files of a run directory ---------------------------------------------------------------------------------------
@@ -108,8 +105,9 @@ def one_lost(stage: Stage, path: Path, entries: int, expect: str | None = None) 
 def by_command(stage: Stage, path: Path, entries: int, expect: str = "") -> None:
     report = stage.report()
     assert report.calls() == {"a": 6 - entries}
-    (reason,) = report.caveats["unreadable_reasons"]
-    assert expect in reason
+    (lost,) = report.caveats["unreadable_reasons"]
+    assert stage.folder / lost["path"] == path
+    assert expect in lost["reason"] != ""
     done = stage.command("report", "run").expect()
     assert "1 worker file(s) unreadable" in done.stdout
     assert path.name[-20:] in done.stdout
@@ -118,6 +116,7 @@ def by_command(stage: Stage, path: Path, entries: int, expect: str = "") -> None
     assert dump.stderr.count("\n") == 1
 
 
+@pytest.mark.one_version
 def test_snapshot_cut_at_every_byte(damaged: Stage) -> None:
     path = damaged.snapshots()[-1]
     blob, entries = path.read_bytes(), entries_of(path)
@@ -131,6 +130,7 @@ def test_snapshot_cut_at_every_byte(damaged: Stage) -> None:
     assert damaged.report().calls() == {"a": 6}
 
 
+@pytest.mark.one_version
 def test_snapshot_with_any_byte_changed(damaged: Stage) -> None:
     path = damaged.snapshots()[0]
     blob, entries = path.read_bytes(), entries_of(path)
@@ -144,7 +144,11 @@ def test_snapshot_with_any_byte_changed(damaged: Stage) -> None:
             at = chance.randrange(len(torn))
             torn[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(1, 4))
         path.write_bytes(torn)
-        one_lost(damaged, path, entries)
+        if torn != blob:
+            one_lost(damaged, path, entries)
+    for wrong in (b"samf", b"tame"):  # the run id itself: an attempt of its own, if it were believed
+        path.write_bytes(blob.replace(b"\x04same", b"\x04" + wrong))
+        one_lost(damaged, path, entries, "checksum")
     by_command(damaged, path, entries)
 
 
@@ -179,6 +183,7 @@ FOREIGN: dict[str, tuple[bytes, str]] = {
 }
 
 
+@pytest.mark.one_version
 @pytest.mark.parametrize("what", FOREIGN)
 def test_file_of_another_program(damaged: Stage, what: str) -> None:
     path = damaged.snapshots()[1]
@@ -188,6 +193,7 @@ def test_file_of_another_program(damaged: Stage, what: str) -> None:
     one_lost(damaged, path, entries, reason)
 
 
+@pytest.mark.one_version
 def test_snapshot_of_a_newer_version(damaged: Stage) -> None:
     path = damaged.snapshots()[1]
     blob, entries = path.read_bytes(), entries_of(path)
@@ -196,10 +202,11 @@ def test_snapshot_of_a_newer_version(damaged: Stage) -> None:
     path.write_bytes(sealed(b"\x08\x02" + blob[2:-5]))
     one_lost(damaged, path, entries, "version 2")
     # An unknown field of the same version is skipped.
-    path.write_bytes(sealed(blob[:-5] + b"\xfa\x3f\x03abc"))
+    path.write_bytes(sealed(blob[:-5] + b"\xfa\x7f\x03abc"))
     assert damaged.report().calls() == {"a": 6}
 
 
+@pytest.mark.one_version
 def test_sparse_file_of_four_gigabytes(damaged: Stage) -> None:
     path = damaged.snapshots()[1]
     entries = entries_of(path)
@@ -208,6 +215,7 @@ def test_sparse_file_of_four_gigabytes(damaged: Stage) -> None:
     one_lost(damaged, path, entries, "larger than")
 
 
+@pytest.mark.one_version
 def test_what_is_no_file(damaged: Stage) -> None:
     """A folder, a pipe, a link to a device under a snapshot's name: none is opened, none stops the reader."""
     folder = damaged.snapshots()[0].parent
@@ -225,6 +233,7 @@ def test_what_is_no_file(damaged: Stage) -> None:
     assert len(report.caveats["unreadable"]) == 5
 
 
+@pytest.mark.one_version
 def test_all_files_unreadable_is_exit_2(damaged: Stage) -> None:
     for path in damaged.snapshots():
         path.write_bytes(path.read_bytes()[:50])
@@ -236,6 +245,7 @@ def test_all_files_unreadable_is_exit_2(damaged: Stage) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.one_version
 def test_damaged_segment_is_one_lost_worker(stage: Stage) -> None:
     """What a dead process left in shared memory may be damaged as well; nothing of it can crash a reader."""
     stage.python(
@@ -464,6 +474,19 @@ def test_workers_folder_that_is_a_link_or_a_file(stage: Stage) -> None:
     assert report.workers[0]["write_failures"] > 0
 
 
+def test_directory_of_any_name(stage: Stage) -> None:
+    """Blanks, quotes, terminal codes, bytes that are no UTF-8, a path of 1,000 bytes."""
+    names = [b" ", b"a\nb", b"\x1b[31m", b"\xff\xfe", b"'\"$(x)", b"-o", "é".encode(), b"/".join([b"x" * 200] * 5)]
+    for name in map(os.fsdecode, names):
+        stage.python(RECORDS.replace('"run"', f"{name!r}")).expect()
+        where = stage.folder / name
+        assert len(list(where.glob("workers/*/*.snap"))) == 1, name
+        report = stage.report(where)
+        assert report.calls() == {"a": 1000}
+        text = stage.command("report", where).expect().stdout
+        assert "\x1b" not in text
+
+
 # ---- disks and limits -----------------------------------------------------------------------------------------------
 
 
@@ -501,8 +524,6 @@ def test_full_disk(stage: Stage) -> None:
         """,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
-    import json
-
     assert not [n for n in (stage.folder / "left.txt").read_text().split() if n.endswith(".tmp")]
     full, free = (Report(json.loads((stage.folder / f"{name}.json").read_text())) for name in ("full", "free"))
     assert full.calls() == free.calls() == {"a": 1000}
@@ -523,8 +544,6 @@ def test_read_only_disk(stage: Stage) -> None:
         """,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
-    import json
-
     report = Report(json.loads((stage.folder / "ro.json").read_text()))
     assert report.calls() == {"a": 1000}
     assert "Read-only" in report.workers[0]["health"]["last_error"]
@@ -538,7 +557,7 @@ def test_full_shared_memory(stage: Stage) -> None:
         import os
         profiler = Profiler("run", role="r")
         entered = 0
-        for number in range(3000):
+        for number in range(1500):
             with profiler.phase(f"p{number}"):
                 with profiler.phase("below"):
                     entered += 1
@@ -558,15 +577,13 @@ def test_full_shared_memory(stage: Stage) -> None:
         """,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "the end\nthe end\n", "")
-    import json
-
     grows, private = (Report(json.loads((stage.folder / f"{n}.json").read_text())) for n in ("grows", "private"))
     calls = grows.calls()
     recorded = sum(calls.values())
-    assert 100 < recorded < 6000
+    assert 100 < recorded < 3000
     assert grows.caveats["health"]["lost_entries"] + grows.caveats["health"]["folded_paths"] > 0
-    assert max(calls.values()) < 6000
-    assert sum(private.calls().values()) == 6000
+    assert set(calls.values()) == {1}
+    assert sum(private.calls().values()) == 3000
     assert len(private.caveats["private_memory"]) == 1
 
 
@@ -590,10 +607,9 @@ def test_file_size_limit(stage: Stage, limit: int) -> None:
 @pytest.mark.parametrize("spare", [1 << 20, 6 << 20, 30 << 20, 300 << 20])
 def test_address_space_limit(stage: Stage, spare: int) -> None:
     """RLIMIT_AS counts addresses: the segment takes less, or there is none and the program runs on."""
-    stage.python(
+    done = stage.python(
         f"""
         import resource, sys, warnings
-        warnings.simplefilter("ignore")
         from lineprofiler.accounting import Profiler
         Profiler("warm").close()
         size = int(open("/proc/self/statm").read().split()[0]) * 4096
@@ -603,13 +619,13 @@ def test_address_space_limit(stage: Stage, spare: int) -> None:
             with profiler.phase("a"):
                 with profiler.phase("b"):
                     profiler.count("n", 2)
-        profiler.close()
         print(profiler.enabled)
+        profiler.close()
         """,
     ).expect()
-    report = stage.report(expect=0)
+    assert ("recording could not start" in done.stderr) == (done.stdout == "False\n")
     if spare >= 6 << 20:
-        assert report.calls() == {"a": 1000, "a/b": 1000}
+        assert stage.report().calls() == {"a": 1000, "a/b": 1000}
 
 
 SHM = {
@@ -633,12 +649,10 @@ def test_shared_memory_that_cannot_be_used(stage: Stage, what: str) -> None:
     taken.mkdir(parents=True)
     taken.chmod(0o777)  # anybody may put files there: not ours to trust
     where = SHM[what].format(folder=stage.folder)
-    done = stage.python(drop_privileges(RECORDS), LINEPROFILER_SHM_DIR=where).expect()
+    done = stage.python(UNPRIVILEGED + RECORDS, LINEPROFILER_SHM_DIR=where).expect()
     assert done.stdout == "the end\n"
     assert done.stderr == ""
-    report = Report(
-        __import__("json").loads(stage.command("report", "run", "--json", LINEPROFILER_SHM_DIR=where).expect().stdout)
-    )
+    report = Report(json.loads(stage.command("report", "run", "--json", LINEPROFILER_SHM_DIR=where).expect().stdout))
     assert report.calls() == {"a": 1000}
     if what in ("relative", "very long", "not a path"):
         return  # not a usable value: the default is used
@@ -668,7 +682,7 @@ def test_folder_of_somebody_else_in_shared_memory(stage: Stage) -> None:
 
 # ---- the environment ------------------------------------------------------------------------------------------------
 
-NONSENSE = ["", " ", "\x01\x1b[31m", "x" * 100_000, "../../../etc/passwd", "'; drop table", "-1", "NaN", "\udcff\udcfe"]
+NONSENSE = ["", " ", "\x01\x1b[31m", "x" * 50_000, "../../../etc/passwd", "'; drop table", "-1", "NaN", "\udcff\udcfe"]
 
 
 @pytest.mark.parametrize("value", NONSENSE, ids=[f"value {n}" for n in range(len(NONSENSE))])
@@ -788,13 +802,15 @@ def test_closed_pipe_is_quiet(stage: Stage) -> None:
         assert (closed.returncode, closed.stderr) == (0, b"")
 
 
+@pytest.mark.one_version
 def test_output_that_cannot_be_written(stage: Stage) -> None:
     stage.python(RECORDS).expect()
-    for target in ("missing/file", "run", "/proc/nothing", "/dev/full", "x" * 300):
+    for target in ("missing/file", "run", "/proc/nothing", "/dev/full", "x" * 300, "\x1b[31m/file"):
         done = stage.command("report", "run", "-o", target).expect(2)
         assert done.stdout == ""
         assert done.stderr.count("\n") == 1, done.stderr
-        assert target in done.stderr
+        assert target[:50].replace("\x1b", "") in done.stderr.replace("\\x1b", "")
+        assert "\x1b" not in done.stderr
         assert "Traceback" not in done.stderr
     with open("/dev/full", "w") as full:
         done_full = subprocess.run(
@@ -874,6 +890,7 @@ def test_second_install_warns_and_takes_over(stage: Stage) -> None:
     assert stage.report("two").calls() == {"b": 1}
 
 
+@pytest.mark.one_version
 def test_usage_errors_are_one_line_and_exit_2(stage: Stage) -> None:
     cases: list[list[Any]] = [
         [],

@@ -592,7 +592,8 @@ def test_subprocesses_find_the_run_in_their_environment(stage: Stage) -> None:
             for child in children:
                 assert child.wait() == 0
         # After close() a child of this program is on its own again.
-        subprocess.run([sys.executable, "-c", "from lineprofiler.accounting import *; assert not Profiler(role='x').enabled"], check=True)
+        code = "from lineprofiler.accounting import *; assert not Profiler(role='x').enabled"
+        subprocess.run([sys.executable, "-c", code], check=True)
         """
     ).expect()
     report = stage.report()

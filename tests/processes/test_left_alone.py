@@ -176,7 +176,7 @@ def test_closerange_of_the_program_costs_no_file(stage: Stage) -> None:
         with profiler.phase("a", io=True):
             pass
         ours = [int(n) for n in os.listdir("/proc/self/fd") if int(n) > 2]
-        os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0] if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 1 << 20 else 1 << 20)
+        os.closerange(3, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 20))
         mine = {}
         for fd in ours:
             file = os.open("mine", os.O_RDWR | os.O_CREAT | os.O_APPEND)

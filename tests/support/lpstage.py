@@ -78,9 +78,7 @@ class Stage:
         path.write_text(textwrap.dedent(code), encoding="utf-8")
         return path
 
-    def python(
-        self, code: str, *args: object, options: tuple[str, ...] = (), name: str = "", **extra: str
-    ) -> Done:
+    def python(self, code: str, *args: object, options: tuple[str, ...] = (), name: str = "", **extra: str) -> Done:
         """Runs a program to its end."""
         command = [sys.executable, *options, str(self.script(code, name)), *map(str, args)]
         return run_process(command, cwd=self.folder, env=self.environment(**extra))

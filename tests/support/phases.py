@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from lineprofiler.accounting import PhaseStats, Profiler
 
 _T = TypeVar("_T")
 MS = 1_000_000
+
+real_memory = pytest.mark.skipif("TESTS_SANITIZED" in os.environ, reason="a sanitizer keeps freed memory for a while")
 
 
 def recording(run_dir: Path, **options: Any) -> Profiler:

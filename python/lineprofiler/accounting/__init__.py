@@ -12,6 +12,9 @@ nothing of the standard library that a bare interpreter has not loaded; results,
 their first use.
 """
 
+import sys
+
+from lineprofiler import _lineprofiler
 from lineprofiler._lineprofiler import count, current, phase
 from lineprofiler.accounting._profiler import (
     Profiler,
@@ -149,3 +152,7 @@ def __getattr__(name: str) -> "Any":
 
 def __dir__() -> list[str]:
     return sorted([*(name for name in globals() if name.startswith("__")), *__all__, *_MODULES])
+
+
+# A module with a __getattr__ has slow attributes: this gives `accounting.phase` back its speed.
+_lineprofiler._adopt(sys.modules[__name__])

@@ -118,6 +118,7 @@ class Profiler(Recorder):
         except (MemoryError, OSError) as error:
             # No place for even the smallest segment: the program goes on without.
             _warn(f"recording could not start, this process will be missing in the report: {error}")
+            self._wanted_off = True  # close() need not say again that it was off
             return
         self._opened = True
         _recording[self._run_dir] = [*others, weakref.ref(self)]

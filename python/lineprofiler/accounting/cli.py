@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     0 success, 1 a gate failed, 2 usage or input that cannot be read, 130 interrupted. A closed pipe ends quietly.
     """
     arguments = [str(each) for each in (sys.argv[1:] if argv is None else argv)]
-    no_color, term, columns, lc_all, lc_ctype, lang = (os.environ.get(name) for name in _ENVIRONMENT)
+    no_color, term, columns, lc_all, lc_ctype, lang = map(_variable, _ENVIRONMENT)
     out, err = sys.stdout, sys.stderr
     fd, is_tty = _terminal(out)
     try:
@@ -46,6 +46,12 @@ def main(argv: list[str] | None = None) -> int:
             err.write(f"lineprofiler: cannot write the output: {error.strerror or error}\n")
         return 2
     return code
+
+
+def _variable(name: str) -> str | None:
+    """An environment variable; what is not ASCII in it (bytes of anything) means nothing here."""
+    value = os.environ.get(name)
+    return None if value is None else value.encode("ascii", "replace").decode("ascii")
 
 
 def _writer(stream: TextIO | None) -> _Write:

@@ -47,6 +47,7 @@ THIN_EVIDENCE = 30
 TAIL_MOVED, TAIL_STILL = 0.10, 0.05
 """The tail moved if mean (or median) changed by more than the one, median (or mean) by less than the other."""
 
+
 class IoSnapshot(NamedTuple):
     """The process's cumulative I/O counters at one moment, in bytes, from /proc/self/io.
 
