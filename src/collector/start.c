@@ -38,6 +38,7 @@ typedef struct job {
     char env[ENV_ROOM];
     int lock;                    /* in the middle child */
     pid_t collector;
+    uint32_t held;               /* another has the lock (EAGAIN alone would not say: a refused clone gives it as well) */
     int reason;                  /* errno of what failed, 0 */
     uint32_t done;               /* futex: the keeper has no more to say */
     unsigned char stacks[2][STACK] __attribute__((aligned(16)));
@@ -109,6 +110,7 @@ CHILD static void elect_and_start(job *j)
     j->lock = lp_election_take(j->folder, j->name);
     if (j->lock < 0) {
         j->reason = errno;
+        j->held = j->reason == EWOULDBLOCK;
         return;
     }
     pid_t pid = clone(become_collector, j->stacks[1] + STACK, CLONE_VM | CLONE_VFORK, j);
@@ -206,7 +208,7 @@ static lp_status start(const lp_collector_request *request, int folder, const ch
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_setcancelstate(cancel, NULL);
     int reason = j->reason;
-    bool there = j->collector > 0 || reason == EWOULDBLOCK;
+    bool there = j->collector > 0 || j->held;
     munmap(j, sizeof *j);
     return there ? LP_OK : lp_error_set(error, LP_E_UNSUPPORTED, reason, UINT64_MAX, "collector: cannot be started (error %d)", reason);
 }

@@ -103,6 +103,8 @@ static void add(lp__watch *watch, const char *name)
         w->due_ns = w->snapshot_ns ? lp__now_ns() + w->snapshot_ns : UINT64_MAX;
         watch->count++;
         follow_process(watch, w, &head->id);
+        if (w->pidfd < 0) /* it may be dead already, as a pool's worker of one task: then no event will tell */
+            w->dead = !lp__segment_has_owner(w->fd);
     }
 
 done:

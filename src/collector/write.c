@@ -126,16 +126,23 @@ static void write_living(lp__writer *writer, lp__watched *w, bool anyway)
 {
     lp_seg_header header;
     lp_worker *worker = NULL;
+    uint32_t generation;
     uint64_t hash;
+    size_t got;
 
-    if (!read_header(w, &header) || header.state != LP_SEG_RECORDING || header.used > LP__FILE_MAX ||
+    /* The generation first: a process that is not closing after that has not taken the number of its final snapshot yet, so ours is
+     * not greater. Else ours would hide the final one, and remove it as older. */
+    if (!lp__read_at(w->fd, &generation, sizeof generation, offsetof(lp_seg_header, generation), &got) ||
+        got != sizeof generation)
+        return;
+    generation++;
+    if (!read_header(w, &header) || header.closing || header.state != LP_SEG_RECORDING || header.used > LP__FILE_MAX ||
         !hash_content(w, &header, &hash) || (hash == w->content && !anyway))
         return;
     if (lp__segment_read(w->fd, w->name, true, &worker, NULL) != LP_OK)
         return;
     /* The number is in the segment before the file has its name, so that what the process writes later is greater. Both may take the
      * same at once: then the process's final file beats ours. */
-    uint32_t generation = header.generation + 1;
     worker->generation = generation;
     complete(writer, w, worker);
     bool ok = pwrite(w->fd, &generation, sizeof generation, offsetof(lp_seg_header, generation)) == sizeof generation &&

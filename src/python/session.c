@@ -204,7 +204,10 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
 
     if (status == LP_OK) {
         /* The collector numbers on from the header, too, and this process must stay ahead of it: the greatest is the newest. */
-        uint32_t *shared = &lp_segment_header(&session->core->segment)->generation;
+        lp_seg_header *header = lp_segment_header(&session->core->segment);
+        uint32_t *shared = &header->generation;
+        if (final) /* first, so that the collector either sees it or takes a number that is not greater than ours */
+            __atomic_store_n(&header->closing, 1, __ATOMIC_SEQ_CST);
         uint32_t last = __atomic_load_n(shared, __ATOMIC_RELAXED);
         session->generation = (last > session->generation ? last : session->generation) + 1;
         __atomic_store_n(shared, session->generation, __ATOMIC_RELAXED);

@@ -49,7 +49,7 @@ static bool is_stray(int fd)
         return false;
     text[got] = '\0';
     if (sscanf(text, SIGNATURE "%" SCNd64 " %" SCNd64 "\n", &pid, &start) == 2)
-        return lp_describe_pid_start(pid) != start;
+        return !lp_describe_pid_runs(pid, start);
     clock_gettime(CLOCK_REALTIME, &now);
     return fstat(fd, &st) == 0 && now.tv_sec - st.st_mtim.tv_sec > STARTING_S;
 }
