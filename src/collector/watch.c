@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -150,7 +151,14 @@ void lp__watch_scan(lp__watch *watch)
 
 bool lp__watch_is_dead(const lp__watched *w)
 {
-    return w->dead || !lp__segment_has_owner(w->fd);
+    if (w->dead || w->pidfd < 0)
+        return w->dead || !lp__segment_has_owner(w->fd);
+    /* The pidfd tells of the process's end. What is left is that it has closed the segment or gone on as another program: then
+     * the lock is free. One that a forked child has kept needs no second look here. */
+    if (flock(w->fd, LOCK_SH | LOCK_NB) != 0)
+        return false;
+    flock(w->fd, LOCK_UN);
+    return true;
 }
 
 void lp__watch_forget_process(lp__watch *watch, lp__watched *w)
