@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from lpstage import Stage, shared_folder
 
+# Their assertions show values too.
+pytest.register_assert_rewrite("phases", "lptest")
+
 HERE = Path(__file__).parent
 # The same on every interpreter.
 ONE_VERSION_FOLDERS = {"house", "pages"}

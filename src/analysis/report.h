@@ -140,7 +140,7 @@ typedef struct lp_report {
     uint32_t self_nested_count, overlapping_count, io_overlap_count, io_missing_count, untrusted_count, sampled_count,
         async_count;
     double own_cost_ns; /* of one phase, mean over all entries; NaN unknown */
-    double own_share;   /* of the run's phase wall time; NaN unknown */
+    double own_share;   /* of the time that the processes ran; NaN unknown */
 } lp_report;
 
 /* *report is owned by the caller. The run must be finished. */

@@ -297,6 +297,16 @@ void lp_detector_arm(lp_detector *detector)
 #endif
 }
 
+void lp_detector_upset(lp_detector *detector)
+{
+    if (detector->page)
+        detector->expected = *detector->word - 1;
+#if LP_HAS_RSEQ
+    else if (detector->expected == (uintptr_t)&section && *detector->word == (uintptr_t)&section)
+        *detector->word = 0;
+#endif
+}
+
 /* ---- the choice --------------------------------------------------------------------------------------------------- */
 
 /* A detector is good when it stays quiet over 20 us of work on most of 20 tries (a neighbour may take the CPU on a few),

@@ -36,6 +36,8 @@ void lp_detector_start(lp_detector *detector, lp_cpu_kind kind);
 void lp_detector_stop(lp_detector *detector, bool thread);
 /* Watches on from now: after this, *word == expected until the next switch. */
 void lp_detector_arm(lp_detector *detector);
+/* As if there had been a switch: the next compare says so. */
+void lp_detector_upset(lp_detector *detector);
 
 /* CLOCK_THREAD_CPUTIME_ID of the calling thread, ns. */
 uint64_t lp_cpu_now(void);

@@ -350,6 +350,9 @@ static void refine(lp_recorder *recorder, uint64_t now)
     atomic_store(&recorder->moment_due, moment.ticks + (uint64_t)(((unsigned __int128)1000000000u << 32) / recorder->mult));
 }
 
+/* The clocks are read a little after `now`, and the kernel likes to switch just then, at the end of a system call. What the thread
+ * loses between the two is not of the phase that ends at `now`, and all of it is of the one that begins there: the totals
+ * are those at `now`, and the rest comes with the next look. */
 void lp__look_at_cpu(lp_thread *th, uint64_t now)
 {
     lp_detector *detector = &th->detector;
@@ -365,37 +368,49 @@ void lp__look_at_cpu(lp_thread *th, uint64_t now)
         detector->base_ticks = now;
         return;
     }
-    bool switched = *detector->word != detector->expected;
-    uint64_t before, cpu, after;
-    int tries = 0;
-    lp_detector_arm(detector); /* first: a switch from here on is seen next time */
-    do {
-        before = lp_ticks();
+    bool fast = detector->word != &detector->never, switched = false, wanted, split;
+    uint64_t cpu, delay = 0, middle, reading, base = detector->base_ticks;
+    for (int tries = 1;; tries++) {
+        switched = switched || *detector->word != detector->expected;
+        lp_detector_arm(detector); /* first: a switch from here on is seen */
+        uint64_t before = lp_ticks();
         cpu = lp_cpu_now();
-        after = lp_ticks();
-    } while (lp_ticks_to_ns(after - before, th->mult) > 5000 && ++tries < 3);
-    uint64_t middle = before + (after - before) / 2;
-    int64_t wall = (int64_t)lp_ticks_to_ns(middle - detector->base_ticks, th->mult);
-    th->raw_away += wall - (int64_t)(cpu - detector->base_cpu);
-    detector->base_ticks = middle;
-    detector->base_cpu = cpu;
+        uint64_t after = lp_ticks();
+        middle = before + (after - before) / 2;
+        int64_t off = (int64_t)lp_ticks_to_ns(middle - base, th->mult) - (int64_t)(cpu - detector->base_cpu) + th->raw_away;
+        wanted = switched && (fast || off - th->high_away >= 500);
+        split = wanted && lp_cpu_delay(detector, &delay);
+        reading = lp_ticks_to_ns(after - before, th->mult) * (uint64_t)tries;
+        bool together = fast ? *detector->word == detector->expected : lp_ticks_to_ns(lp_ticks() - after, th->mult) <= 20000;
+        if (tries == 3 || (together && reading <= 5000u * (uint64_t)tries))
+            break;
+    }
+    uint64_t at = (int64_t)(now - base) > 0 ? now : base;
+    uint64_t gap = lp_ticks_to_ns(middle - at, th->mult), lost = 0;
+    if (gap > 10000 + 2 * reading) /* longer than any of the above takes */
+        lost = gap - 1000 - reading;
+    uint64_t cpu_at = cpu - detector->base_cpu > gap - lost ? cpu - (gap - lost) : detector->base_cpu;
+    th->raw_away += (int64_t)lp_ticks_to_ns(at - base, th->mult) - (int64_t)(cpu_at - detector->base_cpu);
+    detector->base_ticks = at;
+    detector->base_cpu = cpu_at;
     if (th->raw_away > th->high_away) {
         /* CPU time never runs backwards: what the two clocks disagree by is at most the noise of one reading. */
-        uint64_t more = (uint64_t)(th->raw_away - th->high_away), delay;
+        uint64_t more = (uint64_t)(th->raw_away - th->high_away);
         th->high_away = th->raw_away;
         th->away += more;
-        if (!switched && detector->word != &detector->never) {
+        if (!switched && fast) {
             th->starved += more; /* never descheduled, yet off the CPU: interrupts or the hypervisor had it */
-        } else if (switched && (detector->word != &detector->never || more >= 500)) {
-            if (lp_cpu_delay(detector, &delay)) {
-                if (delay > detector->base_delay)
-                    th->starved += delay - detector->base_delay;
-                detector->base_delay = delay;
-            } else {
-                th->unsplit += more;
-            }
+        } else if (split) {
+            uint64_t waited = delay > detector->base_delay ? delay - detector->base_delay : 0;
+            waited -= waited < lost ? waited : lost;
+            th->starved += waited;
+            detector->base_delay = delay > detector->base_delay ? detector->base_delay + waited : delay;
+        } else if (wanted) {
+            th->unsplit += more;
         }
     }
+    if (lost)
+        lp_detector_upset(detector);
     errno = saved;
 }
 
@@ -611,24 +626,37 @@ static void in_child(lp_recorder *recorder)
     lp_cpu_in_child();
 }
 
+/* Makes the segment of this process, unless another thread of it has just done so. The first phases of a child may come in
+ * several threads at once; whose turn it is stands in the guard page, which a child finds zeroed. */
+static bool open_here(lp_recorder *recorder)
+{
+    volatile uint32_t *turn = recorder->guard + 1;
+    bool open = true;
+
+    while (__atomic_exchange_n(turn, 1, __ATOMIC_ACQUIRE))
+        sched_yield();
+    if (lp_recorder_forked(recorder))
+        in_child(recorder);
+    if (!recorder->recording) {
+        /* Without a fork it has ended: close() is for good. */
+        open = recorder->generation == 0 || recorder->child;
+        if (open) {
+            atomic_store(&recorder->busy, 1);
+            open = recorder->hooks.open(recorder->hooks.user, recorder);
+            atomic_store(&recorder->busy, 0);
+        }
+    }
+    __atomic_store_n(turn, 0, __ATOMIC_RELEASE);
+    return open;
+}
+
 lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
 {
     lp_thread *th, **link;
 
-    if (lp_recorder_forked(recorder) || !recorder->recording) {
-        if (!recorder->enabled || !recorder->hooks.open)
-            return NULL;
-        if (lp_recorder_forked(recorder))
-            in_child(recorder);
-        if (!recorder->recording && recorder->generation > 0 && !recorder->child)
-            return NULL; /* ended: close() is for good */
-        if (atomic_exchange(&recorder->busy, 1))
-            return NULL;
-        bool open = recorder->hooks.open(recorder->hooks.user, recorder);
-        atomic_store(&recorder->busy, 0);
-        if (!open)
-            return NULL;
-    }
+    if (LP_UNLIKELY(lp_recorder_forked(recorder) || !recorder->recording) &&
+        (!recorder->enabled || !recorder->hooks.open || !open_here(recorder)))
+        return NULL;
     /* Drop what belongs to closed recorders or, in a child, to the parent; bring ours to the front. */
     for (link = &lp__current; (th = *link) != NULL;) {
         if (th->recorder == NULL) {

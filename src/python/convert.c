@@ -127,7 +127,7 @@ static bool to_i128(PyObject *value, lp_i128 *out)
     unsigned long long low = PyLong_AsUnsignedLongLongMask(value);
     if (low == (unsigned long long)-1 && PyErr_Occurred())
         return false;
-    *out = ((lp_i128)top << 64) | (lp_i128)low;
+    *out = (lp_i128)top * ((lp_i128)1 << 64) + (lp_i128)low; /* a negative number cannot be shifted to the left */
     return true;
 }
 

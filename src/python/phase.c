@@ -346,7 +346,9 @@ static inline void leave(PhaseObject *phase, uint64_t now, uint32_t how)
     phase->open = NULL;
     phase->context = NULL;
     lp_leave(th, entry, now, how);
-    if (!LPY_FREE_THREADED && LP_LIKELY(phase->dynamic && phase->owner == lpy.installed && phase->flags == 0)) {
+    /* 1: the running `with`. A program that holds the scope itself may enter it again, and drop it open. */
+    if (!LPY_FREE_THREADED &&
+        LP_LIKELY(phase->dynamic && phase->owner == lpy.installed && phase->flags == 0 && Py_REFCNT(phase) == 1)) {
         PhaseObject **place = recent_of(phase->name);
         if (LP_LIKELY(*place == NULL))
             *place = (PhaseObject *)Py_NewRef((PyObject *)phase);

@@ -184,7 +184,8 @@ static lp_status read_worker(lpy_session *session, lp_worker **worker, lp_error 
     if (!core->recording)
         return lp_error_set(error, LP_E_MISSING, 0, UINT64_MAX, "this process has not recorded anything yet");
     lp_recorder_moment(core, &now);
-    lp_status status = lp_segment_read_memory(core->segment.base, lp_segment_header(&core->segment)->used, &now, worker, error);
+    /* All of it, not what is used now: other threads may take more while it is read. */
+    lp_status status = lp_segment_read_memory(core->segment.base, core->segment.capacity, &now, worker, error);
     if (status == LP_OK) {
         /* What was asked for after the segment was made stands in the session only. */
         (*worker)->id.options = session->id.options;

@@ -257,8 +257,8 @@ static lp_status read_head(const lp_rundir *dir, const file *f, const char *path
     bool whole = got < sizeof start, good = whole && status == LP_OK;
     if (good) {
         status = lp_snapshot_check(start, got, path, error);
-    } else if (!whole && (status == LP_E_TRUNCATED /* a long command line */ ||
-                          (status == LP_OK && !is_named_after(f, *head)))) {
+    } else if (!whole &&
+               (status == LP_E_TRUNCATED /* a long command line */ || (status == LP_OK && !is_named_after(f, *head)))) {
         unsigned char *data;
         size_t size;
         if (status == LP_OK)
@@ -280,7 +280,8 @@ static lp_status read_head(const lp_rundir *dir, const file *f, const char *path
 }
 
 /* The newest file of a worker, as the folder is now; its name goes into `name`, "" if there is none. */
-static void find_newest(int workers, const char *host, const char *stem, size_t stem_size, file *best, char *name, size_t room)
+static void find_newest(int workers, const char *host, const char *stem, size_t stem_size, file *best, char *name,
+                        size_t room)
 {
     int folder = workers >= 0 ? lp__open_folder(workers, host, false, 0) : -1;
     DIR *list = folder >= 0 ? lp__list(folder) : NULL;

@@ -9,8 +9,8 @@
  * pid and start time. `name` is put before error texts. `fd` must not carry a flock of the caller's: it would be
  * dropped. LP_E_BUSY: recording has not begun. */
 lp_status lp_segment_read_fd(int fd, const char *name, lp_worker **worker, lp_error *error);
-/* From the mapping of this very process (or any stable memory of `size` bytes: the capacity, or `used`). `now` may be
- * NULL; else the present moment on the segment's clocks (core/clock.h), used as the end of open phases and of the
+/* From the mapping of this very process (or any stable memory of `size` bytes). `size` is the capacity where other threads
+ * may store meanwhile: the newest names could lie beyond an earlier `used`, which does for a still one. `now` may be NULL; else the present moment on the segment's clocks (core/clock.h), used as the end of open phases and of the
  * baseline, and other threads may store into the segment meanwhile. Keeps errno. */
 struct lp_moment;
 lp_status lp_segment_read_memory(const void *base, size_t size, const struct lp_moment *now, lp_worker **worker,

@@ -264,6 +264,51 @@ static void a_child_starts_at_zero(void)
     lp_segment_close(&recorder->segment, false);
 }
 
+static pthread_barrier_t together;
+
+static void *first_phases(void *arg)
+{
+    lp_recorder *recorder = arg;
+
+    pthread_barrier_wait(&together);
+    for (int i = 0; i < 100; i++)
+        leave(recorder, context(1), enter(recorder, context(1), "child"));
+    return NULL;
+}
+
+static void child_of_many_threads(lp_recorder *recorder)
+{
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+
+    pthread_barrier_init(&together, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, first_phases, recorder);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    lp_worker *worker = recording_read(recorder);
+    const lp_phase *phase = phase_at(worker, "child");
+    _exit(phase && phase->entries == 100 * THREADS ? 0 : 1);
+}
+
+/* Without a global lock the first phases of a child come in several threads at once: one of them makes the segment. */
+static void threads_of_a_child_begin_together(void)
+{
+    lp_recorder *recorder = recording_start(NULL);
+    REQUIRE(recorder != NULL);
+    leave(recorder, context(1), enter(recorder, context(1), "parent"));
+    for (int i = 0; i < 50; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            child_of_many_threads(recorder);
+        int status = -1;
+        waitpid(child, &status, 0);
+        CHECK_EQ(status, 0);
+    }
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+}
+
 int main(void)
 {
     RUN(nests_and_subtracts);
@@ -275,5 +320,6 @@ int main(void)
     RUN(counts_stay_exact_beyond_64_bits);
     RUN(paths_fold_at_the_limit);
     RUN(a_child_starts_at_zero);
+    RUN(threads_of_a_child_begin_together);
     return check_done();
 }

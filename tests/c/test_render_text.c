@@ -122,7 +122,7 @@ static void has_what_the_readme_shows(void)
     check_has(text, "    blocked 99%, starved <1%\n");
     check_has(text, "starved 6% (no CPU was free)\n");
     check_has(text, "CPU time by rseq, clock TSC 2.4 GHz");
-    check_has(text, "0.4% of this run\n");
+    check_has(text, "<0.1% of this run\n");
     free(text);
     lp_run_free(run);
 }

@@ -180,8 +180,7 @@ def test_a7_a_step_of_the_clock_changes_no_duration(stage: Stage, step_s: int, c
         a = tree[("outer", "a")]
         print([a.wall_ns, a.max_ns, a.cpu_ns, a.self_ns, tree[("outer",)].wall_ns])
         """,
-        LD_PRELOAD=preload,
-        **({"LINEPROFILER_CLOCK": clock} if clock else {}),
+        env={"LD_PRELOAD": preload, **({"LINEPROFILER_CLOCK": clock} if clock else {})},
     )
     wall, longest, cpu, own, outer = facts
     assert 80e6 <= wall <= outer < 60e9

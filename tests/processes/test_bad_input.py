@@ -649,7 +649,7 @@ def test_shared_memory_that_cannot_be_used(stage: Stage, what: str) -> None:
     taken.mkdir(parents=True)
     taken.chmod(0o777)  # anybody may put files there: not ours to trust
     where = SHM[what].format(folder=stage.folder)
-    done = stage.python(UNPRIVILEGED + RECORDS, LINEPROFILER_SHM_DIR=where).expect()
+    done = stage.python(UNPRIVILEGED + RECORDS, env={"LINEPROFILER_SHM_DIR": where}).expect()
     assert done.stdout == "the end\n"
     assert done.stderr == ""
     report = Report(json.loads(stage.command("report", "run", "--json", LINEPROFILER_SHM_DIR=where).expect().stdout))
@@ -705,7 +705,7 @@ def test_environment_full_of_nonsense(stage: Stage, value: str) -> None:
                     profiler.count("n", 2)
         print("the end")
         """,
-        **extra,
+        env=extra,
     ).expect()
     assert done.stdout == "the end\n"
     assert "Traceback" not in done.stderr

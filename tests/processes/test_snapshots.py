@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -47,7 +48,7 @@ def test_overdue_snapshots_are_written_on_the_way_out_of_a_phase(stage: Stage) -
     assert numbers[-1] <= 8
     times = [at for _, at in periodic]
     assert times[0] >= 0.19
-    assert all(b - a >= 0.15 for a, b in zip(times, times[1:], strict=False))
+    assert all(b - a >= 0.15 for a, b in itertools.pairwise(times))
 
 
 @pytest.mark.parametrize("how", ["busy", "idle"])

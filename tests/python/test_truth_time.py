@@ -7,7 +7,6 @@ another program spoiled is taken again, never judged more mildly.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -17,20 +16,33 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lptest import environment, run_python
-from phases import MS, calls, check_sane, measured, one_cpu, recording, run_delay_ns, spin, spinners, stats_of, worker
+from phases import (
+    MS,
+    NOISE_NS,
+    RATE,
+    Bounds,
+    Truth,
+    agrees,
+    calls,
+    check_sane,
+    measure,
+    measured,
+    one_cpu,
+    recording,
+    so_far,
+    spin,
+    spinners,
+    stats_of,
+    worker,
+)
 
 from lineprofiler import accounting
 from lineprofiler.accounting import DurationHistogram, PhaseStats, Profiler
-
-# Entering and leaving, with the reads of our own clocks around it, on a slow machine under a debugger's eye: a few us.
-# A switch that was seen adds up to two reads of /proc.
-AROUND_NS = 50_000
 
 
 @pytest.fixture
@@ -40,56 +52,10 @@ def profiler(run_dir: Path) -> Iterator[Profiler]:
         check_sane(made)
 
 
-@dataclass
-class Truth:
-    """What other clocks say about a region."""
-
-    wall_ns: int = 0
-    cpu_ns: int = 0
-    delay_ns: int = 0
-
-
-@contextlib.contextmanager
-def truth() -> Iterator[Truth]:
-    found = Truth()
-    delay = run_delay_ns()
-    wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
-    yield found
-    found.cpu_ns = time.thread_time_ns() - cpu
-    found.wall_ns = time.perf_counter_ns() - wall
-    found.delay_ns = run_delay_ns() - delay
-
-
-def so_far(profiler: Profiler, path: str) -> PhaseStats:
-    """A copy of a phase's numbers, empty ones before its first entry."""
-    tree = profiler.merged_tree()
-    return tree[tuple(path.split("/"))] if tuple(path.split("/")) in tree else PhaseStats()
-
-
-def measure(profiler: Profiler, load: Callable[[], object]) -> tuple[PhaseStats, Truth]:
-    """Runs a load in a phase, with other clocks around the phase."""
-    scope = accounting.phase("load")
-    with scope:
-        pass  # what a path's first entry costs is no part of this
-    before = so_far(profiler, "load")
-    with truth() as found, scope:
-        load()
-    return stats_of(profiler, "load").difference(before), found
-
-
-def agrees(stats: PhaseStats, found: Truth) -> None:
-    """Wall and CPU time against the other clocks, which were read outside the phase and so show a little more.
-
-    The relative part is the calibration of the TSC in the first millisecond, 1e-5, and the CPU clock's own tick
-    conversion; the absolute part the reads between the two.
-    """
-    assert stats.calls == 1
-    assert found.wall_ns * (1 - 1e-4) - AROUND_NS <= stats.wall_ns <= found.wall_ns * (1 + 1e-4)
-    # CPU time used by the reads around the phase, among them two of /proc, is in the truth only.
-    assert found.cpu_ns - 4 * AROUND_NS <= stats.cpu_ns <= found.cpu_ns + AROUND_NS
-    assert stats.cpu_unknown_ns == 0
-    assert stats.wait_split, "schedstat is there on every kernel that the tests know"
-    assert abs(stats.blocked_ns + stats.starved_ns - stats.wait_ns) <= 1
+def taken(profiler: Profiler, load: Callable[[], object]) -> tuple[PhaseStats, Bounds]:
+    stats, bounds = measure(profiler, load)
+    agrees(stats, bounds)
+    return stats, bounds
 
 
 # --- an idle machine ---
@@ -98,11 +64,10 @@ def agrees(stats: PhaseStats, found: Truth) -> None:
 @pytest.mark.timing
 def test_spin(profiler: Profiler) -> None:
     def attempt() -> None:
-        stats, found = measure(profiler, lambda: spin(30 * MS))
-        agrees(stats, found)
-        assert stats.cpu_ns >= 30 * MS - AROUND_NS
-        # A spin never gives the CPU away: all waiting is for the CPU. An interrupt's time counts as starved too.
-        assert stats.blocked_ns <= AROUND_NS
+        stats, _ = taken(profiler, lambda: spin(30 * MS))
+        assert stats.cpu_ns >= 30 * MS - NOISE_NS
+        # A spin never gives the CPU away: all waiting is for the CPU.
+        assert stats.blocked_ns <= 0.01 * stats.wall_ns
 
     measured(attempt)
 
@@ -110,11 +75,10 @@ def test_spin(profiler: Profiler) -> None:
 @pytest.mark.timing
 def test_sleep(profiler: Profiler) -> None:
     def attempt() -> None:
-        stats, found = measure(profiler, lambda: time.sleep(0.03))
-        agrees(stats, found)
+        stats, _ = taken(profiler, lambda: time.sleep(0.03))
         assert stats.cpu_ns <= MS
-        assert stats.blocked_ns >= 30 * MS - AROUND_NS  # the sleep itself
-        assert stats.starved_ns <= found.delay_ns + AROUND_NS
+        # The sleep itself, and how late the kernel's timer is.
+        assert 30 * MS - NOISE_NS <= stats.blocked_ns <= 32 * MS
 
     measured(attempt)
 
@@ -127,10 +91,9 @@ def test_sleep_and_spin_in_one_phase(profiler: Profiler) -> None:
             time.sleep(0.004)
 
     def attempt() -> None:
-        stats, found = measure(profiler, load)
-        agrees(stats, found)
-        assert stats.cpu_ns >= 20 * MS - 5 * AROUND_NS
-        assert 20 * MS - 5 * AROUND_NS <= stats.blocked_ns <= found.wall_ns - found.cpu_ns - found.delay_ns + 5 * AROUND_NS
+        stats, _ = taken(profiler, load)
+        assert stats.cpu_ns >= 20 * MS - NOISE_NS
+        assert 20 * MS - NOISE_NS <= stats.blocked_ns <= 24 * MS
 
     measured(attempt)
 
@@ -143,21 +106,19 @@ def test_read_from_a_pipe_waits_for_another_process(profiler: Profiler) -> None:
     ) as other:
         assert other.stdin is not None
         assert other.stdout is not None
-        out = other.stdout
-        other.stdin.write(b"\n")
+        into, out = other.stdin, other.stdout
+        into.write(b"\n")
         out.read(1)  # it has started
 
         def attempt() -> None:
-            assert other.stdin is not None
-            other.stdin.write(b"\n")
-            stats, found = measure(profiler, lambda: out.read(1))
-            agrees(stats, found)
-            # The other process may have begun its sleep while this one was between write and read.
-            assert stats.blocked_ns >= 30 * MS - MS
-            assert stats.starved_ns <= found.delay_ns + AROUND_NS
+            stats, _ = taken(profiler, lambda: (into.write(b"\n"), out.read(1)))
+            assert stats.cpu_ns <= MS
+            # It waits until the other has slept, and, if that one has to wait for a CPU, longer.
+            assert stats.blocked_ns >= 30 * MS - NOISE_NS
+            assert stats.blocked_ns <= 34 * MS
 
         measured(attempt)
-        other.stdin.close()
+        into.close()
 
 
 # --- a loaded machine: three others want the same CPU ---
@@ -172,15 +133,13 @@ def crowded() -> Iterator[int]:
 @pytest.mark.timing
 def test_spin_under_load_is_starved(profiler: Profiler, crowded: int) -> None:
     def attempt() -> None:
-        stats, found = measure(profiler, lambda: spin(60 * MS))
-        agrees(stats, found)
-        assert stats.cpu_ns >= 60 * MS - AROUND_NS
+        stats, bounds = taken(profiler, lambda: spin(60 * MS))
+        assert stats.cpu_ns >= 60 * MS - NOISE_NS
         # One of four, so about 180 ms without the CPU; the scheduler owes us a fair part only in the long run.
-        assert found.delay_ns >= 90 * MS
-        assert abs(stats.starved_ns - found.delay_ns) <= 0.01 * found.delay_ns + AROUND_NS
+        assert bounds.inside.delay_ns >= 90 * MS
         # 1 %: wall and run-queue delay are kept by different clocks of the kernel, and interrupts that arrive while
         # this thread has the CPU are in neither its CPU time nor its delay.
-        assert stats.blocked_ns <= 0.01 * stats.wall_ns + AROUND_NS
+        assert stats.blocked_ns <= 0.01 * stats.wall_ns
 
     measured(attempt)
 
@@ -188,11 +147,9 @@ def test_spin_under_load_is_starved(profiler: Profiler, crowded: int) -> None:
 @pytest.mark.timing
 def test_sleep_under_load_is_blocked(profiler: Profiler, crowded: int) -> None:
     def attempt() -> None:
-        stats, found = measure(profiler, lambda: time.sleep(0.05))
-        agrees(stats, found)
+        stats, _ = taken(profiler, lambda: time.sleep(0.05))
         # After the sleep it waits for the CPU; that part is starved, whatever its length.
-        assert 50 * MS - AROUND_NS <= stats.blocked_ns <= 52 * MS
-        assert abs(stats.starved_ns - found.delay_ns) <= AROUND_NS
+        assert 50 * MS - NOISE_NS <= stats.blocked_ns <= 52 * MS
 
     measured(attempt)
 
@@ -207,10 +164,9 @@ def test_sleep_inside_work_under_load(profiler: Profiler, crowded: int) -> None:
             time.sleep(0.01)
 
     def attempt() -> None:
-        stats, found = measure(profiler, load)
-        agrees(stats, found)
-        assert 50 * MS - AROUND_NS <= stats.blocked_ns <= 52 * MS + 0.01 * stats.wall_ns
-        assert abs(stats.starved_ns - found.delay_ns) <= 0.01 * found.delay_ns + AROUND_NS
+        stats, bounds = taken(profiler, load)
+        assert 50 * MS - NOISE_NS <= stats.blocked_ns <= 52 * MS + 0.01 * stats.wall_ns
+        assert bounds.inside.delay_ns >= 20 * MS
 
     measured(attempt)
 
@@ -223,22 +179,24 @@ def test_many_short_phases_under_load(profiler: Profiler, crowded: int) -> None:
 
     def attempt() -> None:
         before = so_far(profiler, "short")
-        with truth() as found:
-            end = clock() + 300 * MS
-            while clock() < end:
-                with scope:
-                    for _ in range(400):
-                        pass
+        found = Truth()
+        found.begin()
+        end = clock() + 300 * MS
+        while clock() < end:
+            with scope:
+                for _ in range(400):
+                    pass
+        found.end()
         stats = stats_of(profiler, "short").difference(before)
         assert found.delay_ns >= 150 * MS
         # Some switches fall between the phases, in about their share of the time; of the 20 to 100 switches at least
         # half must have been seen even so.
         share = stats.cpu_ns / found.cpu_ns
         assert share > 0.8
-        assert 0.5 * found.delay_ns <= stats.starved_ns <= found.delay_ns + AROUND_NS
-        assert stats.blocked_ns <= 0.01 * stats.wall_ns + AROUND_NS
+        assert 0.5 * found.delay_ns <= stats.starved_ns <= found.delay_ns + NOISE_NS
+        assert stats.blocked_ns <= 0.01 * stats.wall_ns
         # What was inside is all there: CPU and starved time make up the wall time.
-        assert stats.cpu_ns + stats.starved_ns >= 0.99 * stats.wall_ns - AROUND_NS
+        assert stats.cpu_ns + stats.starved_ns >= 0.99 * stats.wall_ns
 
     measured(attempt)
 
@@ -263,22 +221,24 @@ def test_a_million_short_phases(profiler: Profiler) -> None:
     def attempt() -> None:
         before = so_far(profiler, "step")
         bodies = min(bare() for _ in range(5))
-        with truth() as found:
-            for _ in range(passes):
-                with scope:
-                    for _ in body:
-                        pass
+        found = Truth()
+        found.begin()
+        for _ in range(passes):
+            with scope:
+                for _ in body:
+                    pass
+        found.end()
         stats = stats_of(profiler, "step").difference(before)
         assert stats.calls == stats.hist.count == passes
         # Never more than what passed outside, calibration aside.
-        assert stats.wall_ns <= found.wall_ns * (1 + 1e-4)
-        assert stats.cpu_ns <= found.cpu_ns * (1 + 1e-4) + AROUND_NS
+        assert stats.wall_ns <= found.wall_ns * (1 + RATE)
+        assert stats.cpu_ns <= found.cpu_ns + NOISE_NS
         # Inside: the body and, of the with statement, what comes after the clock was read on entering and before it
         # is read on leaving. A fifth less than the bare loop, since one of the five may have had a faster CPU.
         assert stats.cpu_ns >= 0.8 * bodies
         # Outside: the rest of one phase's own cost, under 400 ns on any machine of ours, and whole switches.
         assert found.cpu_ns - stats.cpu_ns <= passes * 400
-        assert found.wall_ns - stats.wall_ns <= passes * 400 + found.delay_ns + AROUND_NS
+        assert found.wall_ns - stats.wall_ns <= passes * 400 + found.delay_ns + NOISE_NS
         # Nothing waits here but for the CPU.
         assert stats.blocked_ns <= 0.01 * stats.wall_ns
         assert stats.starved_ns <= found.delay_ns + 0.01 * stats.wall_ns
@@ -307,7 +267,7 @@ def test_each_of_many_phases_against_another_clock(profiler: Profiler) -> None:
         stats = stats_of(profiler, "each").difference(before)
         around = sum(durations)
         assert stats.calls == len(lengths)
-        assert around - 1000 * len(lengths) <= stats.wall_ns <= around * (1 + 1e-4)
+        assert around - 1000 * len(lengths) <= stats.wall_ns <= around * (1 + RATE)
         # Quantiles against the exact list: 1.6 % for the cell, and the reads outside the phase.
         durations.sort()
         for q in (0.1, 0.5, 0.9, 0.99):
@@ -411,36 +371,23 @@ def test_threads_that_come_and_go_while_the_tree_is_read(profiler: Profiler) -> 
 # --- the ladder: every way to know the CPU time, and both clocks ---
 
 LADDER = """
-    import json, os, sys, time
+    import json, sys, time
     sys.path.insert(0, sys.argv[2])
-    from phases import MS, one_cpu, spin, spinners, run_delay_ns
+    from phases import MS, measure, one_cpu, spin, spinners
     from lineprofiler import accounting
 
     result = {}
     with accounting.Profiler(sys.argv[1], install=True, snapshot_interval_s=None) as profiler:
-        def load(name, function, tries):
-            with accounting.phase(name):
-                pass
+        def load(name, function):
             result[name] = []
-            for _ in range(tries):
-                before = profiler.merged_tree()[(name,)]
-                delay, wall, cpu = run_delay_ns(), time.perf_counter_ns(), time.thread_time_ns()
-                with accounting.phase(name):
-                    function()
-                cpu = time.thread_time_ns() - cpu
-                wall = time.perf_counter_ns() - wall
-                delay = run_delay_ns() - delay
-                stats = profiler.merged_tree()[(name,)].difference(before)
-                result[name].append({
-                    "wall": [stats.wall_ns, wall], "cpu": [stats.cpu_ns, cpu], "starved": [stats.starved_ns, delay],
-                    "blocked": stats.blocked_ns, "unknown": stats.cpu_unknown_ns,
-                })
-        tries = int(sys.argv[3])
-        load("spin", lambda: spin(20 * MS), tries)
-        load("sleep", lambda: time.sleep(0.02), tries)
+            for _ in range(int(sys.argv[3])):
+                stats, bounds = measure(profiler, function)
+                result[name].append([stats.to_dict(), vars(bounds.inside), vars(bounds.outside)])
+        load("spin", lambda: spin(20 * MS))
+        load("sleep", lambda: time.sleep(0.02))
         with one_cpu() as cpu, spinners(2, cpu):
-            load("spin crowded", lambda: spin(20 * MS), tries)
-            load("sleep crowded", lambda: time.sleep(0.02), tries)
+            load("spin crowded", lambda: spin(20 * MS))
+            load("sleep crowded", lambda: time.sleep(0.02))
         for _ in range(20000):
             with accounting.phase("short"):
                 pass
@@ -452,6 +399,7 @@ LADDER = """
     result["text"] = accounting.render(accounting.merge_run(sys.argv[1]))
     print(json.dumps(result))
 """
+LOADS = ("spin", "sleep", "spin crowded", "sleep crowded")
 
 
 def ladder(run_dir: Path, tries: int = 1, **env: str) -> dict[str, Any]:
@@ -461,25 +409,20 @@ def ladder(run_dir: Path, tries: int = 1, **env: str) -> dict[str, Any]:
     return result
 
 
-def check_load(tries: list[dict[str, Any]], sleeps: bool) -> None:
+def check_load(tries: list[list[dict[str, Any]]], sleeps: bool, rate: float = RATE) -> None:
     """One of the tries, all of it, is the truth."""
     left = iter(tries)
 
     def attempt() -> None:
-        one = next(left)
-        wall, wall_truth = one["wall"]
-        cpu, cpu_truth = one["cpu"]
-        starved, delay = one["starved"]
-        assert wall_truth * (1 - 1e-4) - AROUND_NS <= wall <= wall_truth * (1 + 1e-4), one
-        assert cpu_truth - 4 * AROUND_NS <= cpu <= cpu_truth + AROUND_NS, one
-        assert one["unknown"] == 0
-        assert abs(starved - delay) <= 0.01 * delay + 2 * AROUND_NS, one
+        plain, inside, outside = next(left)
+        stats = PhaseStats.from_dict(plain)
+        agrees(stats, Bounds(Truth(**inside), Truth(**outside)), rate)
         if sleeps:
-            assert cpu <= MS
-            assert 20 * MS - AROUND_NS <= one["blocked"] <= 22 * MS, one
+            assert stats.cpu_ns <= MS
+            assert 20 * MS - NOISE_NS <= stats.blocked_ns <= 22 * MS
         else:
-            assert cpu >= 20 * MS - AROUND_NS
-            assert one["blocked"] <= 0.01 * wall + AROUND_NS, one
+            assert stats.cpu_ns >= 20 * MS - NOISE_NS
+            assert stats.blocked_ns <= 0.01 * stats.wall_ns
 
     measured(attempt, len(tries))
 
@@ -498,7 +441,7 @@ def test_each_rung_of_the_ladder(run_dir: Path, rung: str) -> None:
     assert rung == "perf" or used == NAMES[rung], "an old libc has no rseq; all that we test on have"
     assert result["measured_by"][0]["cpu_time"] == used
     assert used in result["text"]
-    for name in ("spin", "sleep", "spin crowded", "sleep crowded"):
+    for name in LOADS:
         check_load(result[name], name.startswith("sleep"))
     entries, wall, on_cpu_or_starved = result["short"]
     assert entries == 20000
@@ -510,10 +453,9 @@ def test_each_rung_of_the_ladder(run_dir: Path, rung: str) -> None:
 def test_monotonic_clock(run_dir: Path) -> None:
     result = ladder(run_dir, 5, LINEPROFILER_CLOCK="monotonic")
     assert result["worker"]["clock"] == "CLOCK_MONOTONIC"
-    for name in ("spin", "sleep", "spin crowded", "sleep crowded"):
-        check_load(result[name], name.startswith("sleep"))
+    for name in LOADS:
         # The same clock inside and outside: no calibration between them.
-        assert all(wall <= around for wall, around in (one["wall"] for one in result[name]))
+        check_load(result[name], name.startswith("sleep"), rate=0.0)
 
 
 def test_nonsense_in_the_steering_variables_is_ignored(tmp_path: Path) -> None:
@@ -529,7 +471,7 @@ def test_without_cpu_time(run_dir: Path) -> None:
             time.sleep(0.005)
         for name in ("spin", "sleep"):
             stats = stats_of(profiler, name)
-            assert stats.wall_ns >= 5 * MS - AROUND_NS
+            assert stats.wall_ns >= 5 * MS
             assert stats.cpu_unknown_ns == stats.wall_ns
             assert not stats.cpu_known
             assert (stats.cpu_ns, stats.wait_ns, stats.blocked_ns, stats.starved_ns) == (0, 0, 0, 0)

@@ -7,6 +7,7 @@ left over is theirs. Fixture `stage` of tests/conftest.py.
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import subprocess
@@ -78,14 +79,21 @@ class Stage:
         path.write_text(textwrap.dedent(code), encoding="utf-8")
         return path
 
-    def python(self, code: str, *args: object, options: tuple[str, ...] = (), name: str = "", **extra: str) -> Done:
-        """Runs a program to its end."""
+    def python(
+        self,
+        code: str,
+        *args: object,
+        options: tuple[str, ...] = (),
+        name: str = "",
+        env: dict[str, str] | None = None,
+    ) -> Done:
+        """Runs a program to its end; `env` is added to its environment."""
         command = [sys.executable, *options, str(self.script(code, name)), *map(str, args)]
-        return run_process(command, cwd=self.folder, env=self.environment(**extra))
+        return run_process(command, cwd=self.folder, env=self.environment(**(env or {})))
 
-    def facts(self, code: str, *args: object, options: tuple[str, ...] = (), **extra: str) -> Any:
+    def facts(self, code: str, *args: object, options: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Any:
         """The value that a program prints in its last line, as repr()."""
-        done = self.python(code, *args, options=options, **extra).expect()
+        done = self.python(code, *args, options=options, env=env).expect()
         return ast.literal_eval(done.stdout.splitlines()[-1])
 
     def start(self, code: str, *args: object, name: str = "", **extra: str) -> subprocess.Popen[str]:
@@ -137,10 +145,8 @@ class Stage:
             process.wait(LIMIT_S)
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    try:
+                    with contextlib.suppress(BrokenPipeError):
                         pipe.close()
-                    except BrokenPipeError:
-                        pass
         self.settle()
         assert self.collectors() == [], "a collector ends with what it watches"
 
@@ -193,5 +199,5 @@ class Report:
     def healthy(self) -> None:
         """Nothing was lost, folded or misused anywhere."""
         trouble = {k: v for k, v in self.caveats["health"].items() if v not in (0, "")}
-        assert not trouble
-        assert self.caveats["unreadable"] == []
+        assert not trouble, trouble
+        assert self.caveats["unreadable"] == [], self.caveats["unreadable_reasons"]

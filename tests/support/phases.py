@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,6 +64,23 @@ def check_sane(profiler: Profiler) -> None:
         assert stats.hist.count == stats.calls, (where, stats)
         assert stats.errors <= stats.calls, (where, stats)
         assert stats.abandoned <= stats.calls, (where, stats)
+
+
+@contextlib.contextmanager
+def clean_recording(run_dir: Path, **options: Any) -> Iterator[Profiler]:
+    """Afterwards nothing may be open, and the next phase of this thread must be a top one."""
+    with recording(run_dir, **options) as profiler:
+        yield profiler
+        check_sane(profiler)
+        assert open_paths(profiler) == []
+        with profiler.phase("the end"):
+            assert profiler.current_phase() == "the end"
+        assert calls(profiler)["the end"] == 1
+
+
+def clean(profiler: Profiler, **expected: int) -> None:
+    """Nothing went wrong but this."""
+    assert health(profiler) == expected
 
 
 def rss_bytes() -> int:
@@ -124,3 +142,74 @@ def spinners(count: int, cpu: int) -> Iterator[None]:
             each.kill()
         for each in running:
             each.communicate()
+
+
+# --- known truth ---
+
+# One reading of the CPU clock and one of the wall clock are not the same instant, and the kernel's own two clocks (CPU
+# time, run-queue delay) are updated one after the other: a few us, more on a busy virtual machine.
+NOISE_NS = 20_000
+# The TSC is calibrated in the first millisecond of a process, to about 1e-5; the kernel's clock is slewed by NTP.
+RATE = 1e-4
+
+
+@dataclass
+class Truth:
+    """What other clocks say about a region."""
+
+    wall_ns: int = 0
+    cpu_ns: int = 0
+    delay_ns: int = 0
+
+    def begin(self) -> None:
+        self.delay_ns -= run_delay_ns()
+        self.cpu_ns -= time.thread_time_ns()
+        self.wall_ns -= time.perf_counter_ns()
+
+    def end(self) -> None:
+        self.wall_ns += time.perf_counter_ns()
+        self.cpu_ns += time.thread_time_ns()
+        self.delay_ns += run_delay_ns()
+
+
+@dataclass
+class Bounds:
+    """Other clocks read just inside and just outside of a phase: what the phase shows lies between them, however long
+    another program had the CPU between two of the reads."""
+
+    inside: Truth
+    outside: Truth
+
+
+def so_far(profiler: Profiler, path: str) -> PhaseStats:
+    """A copy of a phase's numbers, empty ones before its first entry."""
+    tree = profiler.merged_tree()
+    return tree[tuple(path.split("/"))] if tuple(path.split("/")) in tree else PhaseStats()
+
+
+def measure(profiler: Profiler, load: Callable[[], object]) -> tuple[PhaseStats, Bounds]:
+    """Runs a load in the phase "load", with other clocks inside and around."""
+    scope = profiler.phase("load")
+    with scope:
+        pass  # what a path's first entry costs is no part of this
+    before = so_far(profiler, "load")
+    bounds = Bounds(Truth(), Truth())
+    bounds.outside.begin()
+    with scope:
+        bounds.inside.begin()
+        load()
+        bounds.inside.end()
+    bounds.outside.end()
+    return stats_of(profiler, "load").difference(before), bounds
+
+
+def agrees(stats: PhaseStats, bounds: Bounds, rate: float = RATE) -> None:
+    """What must hold for every load."""
+    least, most = bounds.inside, bounds.outside
+    assert stats.calls == 1
+    assert least.wall_ns * (1 - rate) <= stats.wall_ns <= most.wall_ns * (1 + rate)
+    assert least.cpu_ns - NOISE_NS <= stats.cpu_ns <= most.cpu_ns + NOISE_NS
+    assert least.delay_ns - NOISE_NS <= stats.starved_ns <= most.delay_ns + 0.01 * stats.wall_ns + NOISE_NS
+    assert stats.cpu_unknown_ns == 0
+    assert stats.wait_split, "schedstat is there on every kernel that the tests know"
+    assert abs(stats.blocked_ns + stats.starved_ns - stats.wait_ns) <= 1

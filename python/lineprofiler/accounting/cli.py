@@ -21,6 +21,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     arguments = [str(each) for each in (sys.argv[1:] if argv is None else argv)]
     no_color, term, columns, lc_all, lc_ctype, lang = map(_variable, _ENVIRONMENT)
+    if lc_ctype in ("C.UTF-8", "C.utf8", "UTF-8") and lang in ("C", "POSIX"):
+        lc_ctype = None  # put there by the interpreter (PEP 538); who says LANG=C wants ASCII
     out, err = sys.stdout, sys.stderr
     fd, is_tty = _terminal(out)
     try:
