@@ -52,16 +52,21 @@ static void reset_signals(void)
 
 static void reset_limits(void)
 {
-    static const int unlimited[] = {RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK};
     struct rlimit limit;
 
-    for (size_t i = 0; i < sizeof unlimited / sizeof *unlimited; i++) {
-        if (getrlimit((__rlimit_resource_t)unlimited[i], &limit) != 0)
-            continue;
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit((__rlimit_resource_t)unlimited[i], &limit);
-    }
-    limit = (struct rlimit){0, 0};
+#define RAISE(which)                                                                                                   \
+    do {                                                                                                               \
+        if (getrlimit(which, &limit) == 0) {                                                                           \
+            limit.rlim_cur = limit.rlim_max;                                                                           \
+            setrlimit(which, &limit);                                                                                  \
+        }                                                                                                              \
+    } while (0)
+    RAISE(RLIMIT_NOFILE);
+    RAISE(RLIMIT_FSIZE);
+    RAISE(RLIMIT_CPU);
+    RAISE(RLIMIT_AS);
+    RAISE(RLIMIT_DATA);
+#undef RAISE
     if (getrlimit(RLIMIT_CORE, &limit) == 0) {
         limit.rlim_cur = 0; /* a core file beside the program's would only puzzle */
         setrlimit(RLIMIT_CORE, &limit);

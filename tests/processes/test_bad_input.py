@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 from lpstage import Report, Stage, shared_folder
 
-# What a program starts with to be bound by file modes although it is root's.
 # How a recorded process itself copes, without a collector; with one: test_collector.py.
 COLLECTOR = False
-
+# What a program starts with to be bound by file modes although it is root's.
 UNPRIVILEGED = """
 import ctypes
 def drop_capabilities():

@@ -466,12 +466,12 @@ def test_none_is_started(stage: Stage, arguments: str, variable: str) -> None:
         f"""
         import os
         from lineprofiler.accounting import Profiler
+        os.environ["LINEPROFILER_COLLECTOR"] = {variable!r}
         with Profiler("run", {arguments}) as profiler:
             with profiler.phase("a"):
                 names = [e.name for e in os.scandir(os.environ["LINEPROFILER_SHM_DIR"] + f"/lineprofiler-{{os.geteuid()}}/" + profiler.run_id)]
         print(names)
-        """,
-        LINEPROFILER_COLLECTOR=variable,
+        """
     )
     assert len(found) == 1
     assert found[0].endswith(".seg")
