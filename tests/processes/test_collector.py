@@ -352,6 +352,29 @@ def test_leaving_against_arriving(stage: Stage) -> None:
     assert report.calls() == {"a": 40}
 
 
+def test_arriving_while_it_decides_to_leave(stage: Stage) -> None:
+    """The moment itself: the collector, stopped when it has seen nobody, counts as there for one that begins. Its wait ends by
+    the continuing (epoll_wait returns EINTR), so it comes to its decision without having been told: it must look again."""
+    for _ in range(4):
+        first = start_open(stage, LINEPROFILER_RUN_ID="same")
+        pid = the_collector(stage)
+        first.kill()
+        first.wait()
+        wait_for(lambda: not segment_files(stage), "the first is written", GUARD_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.2)  # longer than it lingers
+        second = start_open(stage, LINEPROFILER_RUN_ID="same")
+        with contextlib.suppress(ProcessLookupError):  # on a slow machine it was gone before, and the second has another
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.05)
+        second.kill()
+        second.wait()
+        stage.settle()
+        assert segment_files(stage) == []
+        assert any(f"_{second.pid}_" in p.name for p in stage.snapshots())
+
+
 def test_creation_against_adoption(stage: Stage) -> None:
     """Readers adopt and tidy up in the folder in which processes make their segments: no segment is taken before it lives."""
     program = stage.start(
