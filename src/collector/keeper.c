@@ -70,7 +70,8 @@ static bool forget_rseq(void)
     if (!&__rseq_offset || !&__rseq_size || __rseq_size == 0)
         return true; /* nobody registers it behind our back: musl and older glibc do not */
     char *area = (char *)__builtin_thread_pointer() + __rseq_offset;
-    for (unsigned size = 32; size <= 256; size += 32) /* it must be the one of the registration, which libc does not tell */
+    for (unsigned size = 32; size <= 256;
+         size += 32) /* it must be the one of the registration, which libc does not tell */
         if (syscall(SYS_rseq, area, size, 1, signature) == 0)
             return true;
     return false;
@@ -83,7 +84,8 @@ __attribute__((noinline, section(".text.lp_keeper"), no_sanitize("address", "und
 wait_alone(pid_t child)
 {
     /* This function is shorter than a page; it and the stack that it runs on may lie across a boundary. */
-    uint64_t code = (uint64_t)(uintptr_t)&wait_alone & ~(PAGE - 1), stack = (uint64_t)(uintptr_t)__builtin_frame_address(0) & ~(PAGE - 1);
+    uint64_t code = (uint64_t)(uintptr_t)&wait_alone & ~(PAGE - 1),
+             stack = (uint64_t)(uintptr_t)__builtin_frame_address(0) & ~(PAGE - 1);
     uint64_t low = code < stack ? code : stack, high = code < stack ? stack : code;
     uint64_t first_end = low - PAGE, second = low + 2 * PAGE, second_end = high - PAGE, third = high + 2 * PAGE;
 

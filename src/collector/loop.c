@@ -30,9 +30,9 @@ typedef struct collector {
     lp__watch watch;
     lp__writer writer;
     char lock_name[LP_ELECTION_ROOM];
-    int lock;      /* owned; -1: the folder is gone, and nobody else can come */
+    int lock;             /* owned; -1: the folder is gone, and nobody else can come */
     int signals, changes; /* owned: signalfd, inotify (-1 none) */
-    pid_t asking;  /* the child that asks git, 0 none */
+    pid_t asking;         /* the child that asks git, 0 none */
     bool write_all;
     uint64_t tick_ns, burial_ns, empty_ns; /* next look; last writing of the dead; empty since, 0 not */
 } collector;
@@ -84,7 +84,8 @@ static bool open_events(collector *c)
         sigaddset(&set, numbers[i]);
     sigprocmask(SIG_BLOCK, &set, NULL);
     c->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    c->changes = inotify_init1(IN_CLOEXEC | IN_NONBLOCK); /* a user has a limited number: without one, once a second does */
+    c->changes =
+        inotify_init1(IN_CLOEXEC | IN_NONBLOCK); /* a user has a limited number: without one, once a second does */
     char folder[64];
     snprintf(folder, sizeof folder, "/proc/self/fd/%d", c->watch.folder);
     if (c->changes >= 0 && (inotify_add_watch(c->changes, folder, IN_MOVED_TO | IN_DELETE | IN_ONLYDIR) < 0 ||

@@ -24,7 +24,9 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 64 << 10);
     mallopt(M_TRIM_THRESHOLD, 128 << 10);
 #endif
-    lp__collector_task task = {.folder = argv[first], .run_dir = argv[first + 1], .source = argc > first + 2 ? argv[first + 2] : "",
+    lp__collector_task task = {.folder = argv[first],
+                               .run_dir = argv[first + 1],
+                               .source = argc > first + 2 ? argv[first + 2] : "",
                                .lock = locked ? 3 : -1};
     return lp__collector_run(&task);
 }

@@ -80,7 +80,8 @@ static int64_t ask(const char *directory, const char *const *arguments, char *te
 /* git's own hash of the difference as a blob: no hash of ours is needed, and anybody can repeat it. */
 static bool hash_difference(const char *directory, char *text, size_t room)
 {
-    static const char *const diff[] = {"diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--binary", NULL};
+    static const char *const diff[] = {"diff",     "HEAD", "--no-ext-diff", "--no-textconv", "--no-color",
+                                       "--binary", NULL};
     static const char *const hash[] = {"hash-object", "--stdin", NULL};
     int between[2], result[2];
 
@@ -148,7 +149,8 @@ pid_t lp__source_ask(const char *directory, int folder)
     facts.dirty = ask(directory, status, text, sizeof text);
     if (facts.dirty < 0)
         _exit(1);
-    if (facts.dirty > 0 && (!hash_difference(directory, text, sizeof text) || !take_hash(facts.diff, sizeof facts.diff, text)))
+    if (facts.dirty > 0 &&
+        (!hash_difference(directory, text, sizeof text) || !take_hash(facts.diff, sizeof facts.diff, text)))
         facts.diff[0] = '\0';
     _exit(lp_source_facts_write(folder, &facts) == LP_OK ? 0 : 1);
 }

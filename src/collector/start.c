@@ -36,11 +36,11 @@ typedef struct job {
     char *argv[6];
     char *envp[10];
     char env[ENV_ROOM];
-    int lock;                    /* in the middle child */
+    int lock; /* in the middle child */
     pid_t collector;
-    uint32_t held;               /* another has the lock (EAGAIN alone would not say: a refused clone gives it as well) */
-    int reason;                  /* errno of what failed, 0 */
-    uint32_t done;               /* futex: the keeper has no more to say */
+    uint32_t held; /* another has the lock (EAGAIN alone would not say: a refused clone gives it as well) */
+    int reason;    /* errno of what failed, 0 */
+    uint32_t done; /* futex: the keeper has no more to say */
     unsigned char stacks[2][STACK] __attribute__((aligned(16)));
 } job;
 
@@ -54,7 +54,8 @@ static bool is_program(const char *path)
 
 static bool find_program(const char *given, char out[PATH_MAX])
 {
-    static const char *const places[] = {"lineprofiler-collector", "../collector/lineprofiler-collector"}; /* wheel; build tree */
+    static const char *const places[] = {"lineprofiler-collector",
+                                         "../collector/lineprofiler-collector"}; /* wheel; build tree */
     Dl_info info;
 
     if (given)
@@ -63,7 +64,8 @@ static bool find_program(const char *given, char out[PATH_MAX])
         const char *slash = strrchr(info.dli_fname, '/');
         int size = slash ? (int)(slash - info.dli_fname) : 0;
         for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++)
-            if ((size_t)snprintf(out, PATH_MAX, "%.*s/%s", size, info.dli_fname, places[i]) < PATH_MAX && is_program(out))
+            if ((size_t)snprintf(out, PATH_MAX, "%.*s/%s", size, info.dli_fname, places[i]) < PATH_MAX &&
+                is_program(out))
                 return true;
     }
     return (size_t)snprintf(out, PATH_MAX, "%s", LP_LIBEXEC "/lineprofiler-collector") < PATH_MAX && is_program(out);
@@ -72,7 +74,8 @@ static bool find_program(const char *given, char out[PATH_MAX])
 /* Of the program's environment the collector gets what git needs to find itself and its settings, and where segments lie. */
 static void make_environment(job *j)
 {
-    static const char *const names[] = {"PATH", "HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "LINEPROFILER_SHM_DIR", "TMPDIR"};
+    static const char *const names[] = {"PATH",  "HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "LINEPROFILER_SHM_DIR",
+                                        "TMPDIR"};
     size_t at = 0, count = 0;
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -187,7 +190,8 @@ static lp_status start(const lp_collector_request *request, int folder, const ch
         return lp_error_set(error, LP_E_MEMORY, errno, UINT64_MAX, "collector: no memory to start it");
     if (!find_program(request->program, j->program)) {
         munmap(j, sizeof *j);
-        return lp_error_set(error, LP_E_MISSING, ENOENT, UINT64_MAX, "collector: lineprofiler-collector is not installed");
+        return lp_error_set(error, LP_E_MISSING, ENOENT, UINT64_MAX,
+                            "collector: lineprofiler-collector is not installed");
     }
     j->folder = folder;
     snprintf(j->name, sizeof j->name, "%s", name);
@@ -210,7 +214,9 @@ static lp_status start(const lp_collector_request *request, int folder, const ch
     int reason = j->reason;
     bool there = j->collector > 0 || j->held;
     munmap(j, sizeof *j);
-    return there ? LP_OK : lp_error_set(error, LP_E_UNSUPPORTED, reason, UINT64_MAX, "collector: cannot be started (error %d)", reason);
+    return there ? LP_OK
+                 : lp_error_set(error, LP_E_UNSUPPORTED, reason, UINT64_MAX, "collector: cannot be started (error %d)",
+                                reason);
 }
 
 lp_status lp_collector_ensure(const lp_collector_request *request, lp_error *error)

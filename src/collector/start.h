@@ -9,8 +9,8 @@
 #include "core/status.h"
 
 typedef struct lp_collector_request { /* all borrowed */
-    const char *folder;  /* of the run's segments, absolute */
-    const char *run_dir; /* absolute */
+    const char *folder;               /* of the run's segments, absolute */
+    const char *run_dir;              /* absolute */
     uint64_t run_dir_dev, run_dir_ino;
     const char *source;  /* directory that git is asked about, "" for none */
     const char *program; /* path of the collector; NULL: beside this library, else in libexec */

@@ -30,17 +30,17 @@ typedef struct lp__watched {
 } lp__watched;
 
 typedef struct lp__watch {
-    int folder;           /* owned: of segments */
+    int folder; /* owned: of segments */
     char path[1024];
-    int run;              /* owned: the run directory */
-    char run_path[4096];  /* as it was given */
-    char run_text[64];    /* a path to it that survives its being moved */
+    int run;             /* owned: the run directory */
+    char run_path[4096]; /* as it was given */
+    char run_text[64];   /* a path to it that survives its being moved */
     uint64_t run_dev, run_ino;
     uint64_t pid_ns, mnt_ns, time_ns;
-    int poll;             /* epoll; a pidfd's data is its lp__watched */
+    int poll; /* epoll; a pidfd's data is its lp__watched */
     lp__watched *list;
-    unsigned count;       /* that are ours */
-    unsigned pending;     /* files seen whose process has not begun to record */
+    unsigned count;   /* that are ours */
+    unsigned pending; /* files seen whose process has not begun to record */
 } lp__watch;
 
 uint64_t lp__now_ns(void);

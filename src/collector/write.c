@@ -12,9 +12,9 @@
 #include "store/segment.h"
 #include "store/snapshot.h"
 
-#define FEW 4u                /* deaths at once, up to which each file is synced alone; more share one sync of the file system */
-#define BUSY_NS 20000000u     /* until we look again at what another process is adopting */
-#define RETRY_NS 100000000u   /* after the first failure; doubles */
+#define FEW 4u /* deaths at once, up to which each file is synced alone; more share one sync of the file system */
+#define BUSY_NS 20000000u   /* until we look again at what another process is adopting */
+#define RETRY_NS 100000000u /* after the first failure; doubles */
 #define RETRY_MAX_NS 30000000000u
 
 void lp__write_learn(lp__writer *writer)

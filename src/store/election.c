@@ -96,7 +96,8 @@ int lp_election_take(int dirfd, const char *name)
                 close(fd);
                 continue;
             }
-            if (st.st_size > 0 && ftruncate(fd, 0) != 0) { /* a dead one's signature: whoever reads it would replace the file */
+            if (st.st_size > 0 &&
+                ftruncate(fd, 0) != 0) { /* a dead one's signature: whoever reads it would replace the file */
                 int reason = errno;
                 close(fd);
                 errno = reason;
@@ -147,7 +148,8 @@ void lp_election_tidy(int dirfd, const char *path)
     int saved = errno;
     bool empty = true, removed = false;
 
-    for (int round = 0; round < 3 && empty; round++) { /* look, locks, facts: the last only after no collector is left */
+    for (int round = 0; round < 3 && empty;
+         round++) { /* look, locks, facts: the last only after no collector is left */
         DIR *list = lp__list(dirfd);
         for (struct dirent *entry; list && empty && (entry = readdir(list));) {
             const char *name = entry->d_name;

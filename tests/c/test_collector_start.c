@@ -163,8 +163,10 @@ static void the_program_sees_nothing(void)
     for (int n = 1; n < 65; n++)
         if (n != SIGKILL && n != SIGSTOP && n != 32 && n != 33)
             sigaction(n, &before[n], NULL);
-    double used = (double)(second.ru_utime.tv_sec - first.ru_utime.tv_sec) + 1e-6 * (double)(second.ru_utime.tv_usec - first.ru_utime.tv_usec) +
-                  (double)(second.ru_stime.tv_sec - first.ru_stime.tv_sec) + 1e-6 * (double)(second.ru_stime.tv_usec - first.ru_stime.tv_usec);
+    double used = (double)(second.ru_utime.tv_sec - first.ru_utime.tv_sec) +
+                  1e-6 * (double)(second.ru_utime.tv_usec - first.ru_utime.tv_usec) +
+                  (double)(second.ru_stime.tv_sec - first.ru_stime.tv_sec) +
+                  1e-6 * (double)(second.ru_stime.tv_usec - first.ru_stime.tv_usec);
     CHECK(used < 0.02); /* the one trace: RUSAGE_CHILDREN has the time of the start */
     printf("# RUSAGE_CHILDREN grew by %.0f us\n", 1e6 * used);
     remove_folder(folder);

@@ -230,8 +230,13 @@ static void facts_go_round(void)
     lp_source_facts_apply(&got, arena, &id);
     CHECK_EQ(id.source_dirty, 5);
     CHECK_EQ(id.source_diff.size, 8u);
-    static const char *const bad[] = {"", "x", "lineprofiler source\n", "lineprofiler source\nzz\n1\n\n", "lineprofiler source\nab\n-1\n\n",
-                                      "lineprofiler source\nab\n1\nxx", "lineprofiler source\nab\n1x\n\n"};
+    static const char *const bad[] = {"",
+                                      "x",
+                                      "lineprofiler source\n",
+                                      "lineprofiler source\nzz\n1\n\n",
+                                      "lineprofiler source\nab\n-1\n\n",
+                                      "lineprofiler source\nab\n1\nxx",
+                                      "lineprofiler source\nab\n1x\n\n"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         put_text(text("%s/%s", folder, LP_SOURCE_FACTS), bad[i]);
         CHECK(lp_source_facts_read(dir, &got) != LP_OK);

@@ -85,9 +85,15 @@ def test_a_killed_worker_is_written_at_once(stage: Stage) -> None:
     killed = time.monotonic()
     program.kill()
     program.wait()
-    wait_for(lambda: any(f"_{program.pid}_" in p.name for p in stage.snapshots() if p.name[0] == "w"), "its snapshot", GUARD_S)
+    wait_for(
+        lambda: any(f"_{program.pid}_" in p.name for p in stage.snapshots() if p.name[0] == "w"),
+        "its snapshot",
+        GUARD_S,
+    )
     took = time.monotonic() - killed
-    wait_for(lambda: not [p for p in segment_files(stage) if p.name.startswith(f"{program.pid}_")], "segment gone", GUARD_S)
+    wait_for(
+        lambda: not [p for p in segment_files(stage) if p.name.startswith(f"{program.pid}_")], "segment gone", GUARD_S
+    )
     assert took < GUARD_S
     report = stage.report()
     report.healthy()
@@ -98,7 +104,9 @@ def test_a_killed_worker_is_written_at_once(stage: Stage) -> None:
     assert other.poll() is None
 
 
-@pytest.mark.parametrize("how", ["os.kill(os.getpid(), 9)", "os._exit(3)", "import ctypes; ctypes.string_at(0)", "os.abort()"])
+@pytest.mark.parametrize(
+    "how", ["os.kill(os.getpid(), 9)", "os._exit(3)", "import ctypes; ctypes.string_at(0)", "os.abort()"]
+)
 def test_death_of_the_only_process(stage: Stage, how: str) -> None:
     """The collector alone is left: it writes the last snapshot and goes, with the segment and the folder."""
     program = start_open(stage, end=how)
@@ -146,7 +154,11 @@ def test_exec_is_an_end_and_a_stopped_process_is_not(stage: Stage) -> None:
     stopped = start_open(stage)
     stopped.send_signal(signal.SIGSTOP)
     executed = start_open(stage, end="os.execv('/bin/sleep', ['sleep', '600'])")
-    wait_for(lambda: any(f"_{executed.pid}_" in p.name for p in stage.snapshots()), "snapshot of the one that executed", GUARD_S)
+    wait_for(
+        lambda: any(f"_{executed.pid}_" in p.name for p in stage.snapshots()),
+        "snapshot of the one that executed",
+        GUARD_S,
+    )
     time.sleep(1.2)  # a look at every lock lies in between
     assert not any(f"_{stopped.pid}_" in p.name for p in stage.snapshots())
     stopped.send_signal(signal.SIGCONT)
@@ -191,7 +203,11 @@ def test_terminate_means_write_everything_now(stage: Stage) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         before = {p.name for p in stage.snapshots()}
         os.kill(pid, number)
-        wait_for(lambda before=before: {p.name for p in stage.snapshots() if p.name[0] == "w"} - before, "a new snapshot", GUARD_S)
+        wait_for(
+            lambda before=before: {p.name for p in stage.snapshots() if p.name[0] == "w"} - before,
+            "a new snapshot",
+            GUARD_S,
+        )
     assert stage.collectors() == [pid], "it stays while somebody lives"
     program.kill()
 
@@ -236,7 +252,7 @@ for number in range(30):
 
 
 def test_clean_against_unfinished_snapshots(stage: Stage) -> None:
-    """The collector writes the living state just when the process writes its final one: the final one is the last word."""
+    """The collector writes the living state just when the process writes its final one: that is the last word."""
     stage.python(CLOSES).expect()
     stage.settle()
     names = [p.name for p in stage.snapshots()]
@@ -252,7 +268,10 @@ def test_clean_against_unfinished_snapshots(stage: Stage) -> None:
 
 
 def test_one_collector_for_all_processes(stage: Stage) -> None:
-    programs = [stage.start(OPEN.format(end="pass", interval="30.0").replace('"run",', '"run", run_id="same",')) for _ in range(6)]
+    programs = [
+        stage.start(OPEN.format(end="pass", interval="30.0").replace('"run",', '"run", run_id="same",'))
+        for _ in range(6)
+    ]
     for program in programs:
         assert program.stdout is not None
         assert program.stdout.readline() == "inside\n"
@@ -302,7 +321,7 @@ def start_of(pid: int) -> str:
 
 
 def test_a_lock_that_outlived_its_collector(stage: Stage) -> None:
-    """A child that was forked in the wrong moment can hold the lock on: who has signed the file is dead, so it is replaced."""
+    """A child that was forked in the wrong moment can hold the lock on: its signer is dead, so the file is replaced."""
     first = start_open(stage)
     pid = the_collector(stage)
     os.kill(pid, signal.SIGKILL)
@@ -340,8 +359,8 @@ for number in range(40):
 
 
 def test_leaving_against_arriving(stage: Stage) -> None:
-    """Processes come just when the collector has seen nobody any more: none of them may be left alone. Each dies at once, so one
-    that is has nobody to write it."""
+    """Processes come just when the collector has seen nobody any more: none of them may be left alone. Each dies at
+    once, so one that is has nobody to write it."""
     stage.python(ARRIVES, 7).expect()
     stage.settle()
     assert segment_files(stage) == []
@@ -353,8 +372,8 @@ def test_leaving_against_arriving(stage: Stage) -> None:
 
 
 def test_arriving_while_it_decides_to_leave(stage: Stage) -> None:
-    """The moment itself: the collector, stopped when it has seen nobody, counts as there for one that begins. Its wait ends by
-    the continuing (epoll_wait returns EINTR), so it comes to its decision without having been told: it must look again."""
+    """The moment itself: the collector, stopped when it has seen nobody, counts as there for one that begins. Its wait
+    ends by the continuing (epoll_wait returns EINTR), so it decides without having been told: it must look again."""
     for _ in range(4):
         first = start_open(stage, LINEPROFILER_RUN_ID="same")
         pid = the_collector(stage)
@@ -365,7 +384,9 @@ def test_arriving_while_it_decides_to_leave(stage: Stage) -> None:
             os.kill(pid, signal.SIGSTOP)
         time.sleep(0.2)  # longer than it lingers
         second = start_open(stage, LINEPROFILER_RUN_ID="same")
-        with contextlib.suppress(ProcessLookupError):  # on a slow machine it was gone before, and the second has another
+        with contextlib.suppress(
+            ProcessLookupError
+        ):  # on a slow machine it was gone before, and the second has another
             os.kill(pid, signal.SIGCONT)
         time.sleep(0.05)
         second.kill()
@@ -376,7 +397,7 @@ def test_arriving_while_it_decides_to_leave(stage: Stage) -> None:
 
 
 def test_creation_against_adoption(stage: Stage) -> None:
-    """Readers adopt and tidy up in the folder in which processes make their segments: no segment is taken before it lives."""
+    """Readers adopt and tidy up in the folder in which processes make their segments: none is taken before it lives."""
     program = stage.start(
         """
         import os, signal, sys, time
@@ -492,7 +513,8 @@ def test_none_is_started(stage: Stage, arguments: str, variable: str) -> None:
         os.environ["LINEPROFILER_COLLECTOR"] = {variable!r}
         with Profiler("run", {arguments}) as profiler:
             with profiler.phase("a"):
-                names = [e.name for e in os.scandir(os.environ["LINEPROFILER_SHM_DIR"] + f"/lineprofiler-{{os.geteuid()}}/" + profiler.run_id)]
+                ours = os.environ["LINEPROFILER_SHM_DIR"] + f"/lineprofiler-{{os.geteuid()}}"
+                names = [e.name for e in os.scandir(ours + "/" + profiler.run_id)]
         print(names)
         """
     )

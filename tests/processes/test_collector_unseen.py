@@ -1,4 +1,4 @@
-"""A program does not see that a collector was started beside it: no child, no signal, no descriptor, no delay of its reader."""
+"""A program does not see that a collector was started beside it: no child, signal, descriptor, delay of its reader."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def wait():
     except ChildProcessError:
         return "none"
 
-seen = {"wait": wait(), "signals": list(received), "mask": signal.pthread_sigmask(signal.SIG_BLOCK, []) == before, "forks": list(forks)}
+seen = {"wait": wait(), "signals": list(received), "forks": list(forks)}
+seen["mask"] = signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 folder = os.environ["LINEPROFILER_SHM_DIR"] + f"/lineprofiler-{os.geteuid()}/" + profiler.run_id
 (lock,) = [n for n in os.listdir(folder) if n.startswith(".collector")]
 end = time.monotonic() + 10
@@ -105,7 +106,7 @@ print(seen)
 
 
 def test_children_of_clone_are_the_programs(stage: Stage) -> None:
-    """A program that makes children without an exit signal of its own, and waits for them: ours is never mixed up with them."""
+    """A program that makes children without an exit signal, and waits for them: ours is never mixed up with them."""
     status = stage.facts(
         """
         import ctypes, os, platform
@@ -179,7 +180,7 @@ def test_program_is_pid_1(stage: Stage) -> None:
 
 
 def test_reader_of_its_output_does_not_wait(stage: Stage) -> None:
-    """subprocess.run(capture_output=True) returns when the program ends, though a worker, and so the collector, lives on."""
+    """subprocess.run(capture_output=True) returns when the program ends, though a worker and the collector live on."""
     began = time.monotonic()
     stage.python(
         """
@@ -237,9 +238,13 @@ def test_collector_is_nobodys_process(stage: Stage) -> None:
     assert program.stdout.readline() == "ready\n"
     wait_for(lambda: stage.snapshots(), "a snapshot: it has settled down")
     (pid,) = stage.collectors()
-    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+    status = dict(
+        line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line
+    )
     assert int(status["SigIgn"], 16) == 1 << (signal.SIGPIPE - 1)
-    assert int(status["SigBlk"], 16) == sum(1 << (n - 1) for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD))
+    assert int(status["SigBlk"], 16) == sum(
+        1 << (n - 1) for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+    )
     assert os.getsid(pid) == pid
     assert os.readlink(f"/proc/{pid}/cwd") == "/"
     assert os.sched_getaffinity(pid) >= os.sched_getaffinity(0)
@@ -259,7 +264,10 @@ def test_collector_is_nobodys_process(stage: Stage) -> None:
 
 def test_nothing_is_left_a_second_after_the_run(stage: Stage) -> None:
     for code in ("", "os.kill(os.getpid(), 9)"):
-        stage.python(f"import os\nfrom lineprofiler.accounting import Profiler\np = Profiler('run')\nwith p.phase('a'): pass\n{code}")
+        stage.python(
+            "import os\nfrom lineprofiler.accounting import Profiler\n"
+            f"p = Profiler('run')\nwith p.phase('a'): pass\n{code}"
+        )
         ended = time.monotonic()
         wait_for(lambda: not processes_with(str(stage.shm), "lineprofiler-co"), "no process", 5)
         took = time.monotonic() - ended
@@ -270,8 +278,12 @@ def test_nothing_is_left_a_second_after_the_run(stage: Stage) -> None:
 def test_killed_with_its_process_group(stage: Stage) -> None:
     """The collector has a session of its own: what kills the job's group leaves it to write the last snapshots."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "import os, time\nfrom lineprofiler.accounting import Profiler\np = Profiler('run')\n"
-         "with p.phase('a'):\n  os.fork()\n  p.count('n')\n  os.write(1, b'x')\n  time.sleep(600)"],
+        [
+            sys.executable,
+            "-c",
+            "import os, time\nfrom lineprofiler.accounting import Profiler\np = Profiler('run')\n"
+            "with p.phase('a'):\n  os.fork()\n  p.count('n')\n  os.write(1, b'x')\n  time.sleep(600)",
+        ],
         cwd=stage.folder,
         env=stage.environment(),
         stdout=subprocess.PIPE,

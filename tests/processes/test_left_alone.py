@@ -115,8 +115,8 @@ def test_nothing_that_a_program_can_see_changes(stage: Stage, collector: bool) -
     imported, recording, closed, environment, more, inheritable, left, loaded = changed
     assert imported == {}
     if collector:
-        # The one thing that can be seen: the kernel adds the time of every child that was waited for, also of the one that
-        # starts the collector. Far less than a program of its own would take.
+        # The one thing that can be seen: the kernel adds the time of every child that was waited for, also of the one
+        # that starts the collector. Far less than a program of its own would take.
         for each in (recording, closed):
             (utime, stime, faults, switches) = each.pop("children", ([], [0.0, 0.0, 0, 0]))[1]
             assert utime + stime < 0.02

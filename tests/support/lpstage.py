@@ -22,7 +22,6 @@ from typing import Any
 
 from lptest import LIMIT_S, Done, environment, lineprofiler, run_process
 
-
 # A collector ends within a second after the last process; two busy cores may need some more.
 SETTLED_S = 5.0
 
@@ -41,7 +40,7 @@ def wait_for(condition: Callable[[], object], what: str, limit_s: float = 60.0) 
 
 
 def processes_with(argument: str, name: str) -> list[int]:
-    """Pids of the processes of that name (15 characters, as the kernel cuts it) with `argument` in their command lines."""
+    """Pids of processes of that name (15 characters, as the kernel cuts it) with `argument` in their command line."""
     found = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
@@ -125,7 +124,7 @@ class Stage:
         return processes_with(str(self.shm), "lineprofiler-co")
 
     def settle(self) -> None:
-        """Waits until the collectors of what has ended are gone: a second is promised, the rest is for a loaded machine."""
+        """Waits until the collectors of what has ended are gone: a second is promised, more is for a loaded machine."""
         deadline = time.monotonic() + SETTLED_S
         while self.collectors() and time.monotonic() < deadline:
             time.sleep(0.005)
