@@ -223,6 +223,7 @@ ROWS = [
     Row("mcts_bare", "MCTS search, 2,000 iterations, bare", "ms", ""),
     Row("mcts_four_ratio", "… four phases an iteration, to bare", "x", "≤ 1.05", at_most("mcts_four_ratio", 1.05)),
     Row("mcts_nested_ratio", "… nested, with counters, to bare", "x", "≤ 1.15", at_most("mcts_nested_ratio", 1.15)),
+    Row("mcts_nested_off_ratio", "… the same calls with nothing installed, to bare", "x", ""),
     Row("import", "`import lineprofiler.accounting`", "ms", "≤ 1/3 of the peer", at_least("import", 3)),
     Row("segment_threads", "segment: 32 phases in 4 threads", "KB", "≤ 512 KB", at_most("segment_threads", 512 * 1024)),
     Row("segment_paths", "segment: 4,096 paths", "KB", "≤ 16 MB", at_most("segment_paths", 16 * 1024 * 1024)),

@@ -187,14 +187,20 @@ def mcts() -> dict[str, float]:
 
     import mcts_variants
 
-    profiler = make_profiler(install=True)
-    times: dict[str, list[float]] = {name: [] for name in mcts_variants.VARIANTS}
-    for _ in range(9):
-        for name, search in mcts_variants.VARIANTS.items():
+    times: dict[str, list[float]] = {name: [] for name in ("off_bare", "off_nested", *mcts_variants.VARIANTS)}
+
+    def round_of(names: list[str], prefix: str) -> None:
+        for name in names:
             random.seed(7)
             start = clock()
-            search(mcts_variants.Game(), 2000)
-            times[name].append(clock() - start)
+            mcts_variants.VARIANTS[name](mcts_variants.Game(), 2000)
+            times[prefix + name].append(clock() - start)
+
+    for _ in range(9):
+        round_of(["bare", "nested"], "off_")
+    profiler = make_profiler(install=True)
+    for _ in range(9):
+        round_of(list(mcts_variants.VARIANTS), "")
     profiler.close()
     middle = {name: statistics.median(values) for name, values in times.items()}
     # Neighbours in time are compared, so that a slower minute of the machine takes both.
@@ -208,6 +214,9 @@ def mcts() -> dict[str, float]:
         "mcts_nested": middle["nested"],
         "mcts_four_ratio": ratio["four"],
         "mcts_nested_ratio": ratio["nested"],
+        "mcts_nested_off_ratio": statistics.median(
+            a / b for a, b in zip(times["off_nested"], times["off_bare"], strict=True)
+        ),
     }
 
 

@@ -1,8 +1,7 @@
 """The extension: recorder, reading of runs, and the command, all in C. Private: use `lineprofiler.accounting`."""
 
-from types import ModuleType
 from collections.abc import Callable
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar, type_check_only
 
 _F = TypeVar("_F", bound=Callable[..., Any])

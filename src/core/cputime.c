@@ -37,11 +37,13 @@ extern const unsigned int __rseq_size __attribute__((weak));
 /* A section of one instruction that no thread ever enters. The kernel checks the signature in front of the abort
  * address whenever it looks at the section, and kills the process if it is wrong. */
 #if defined(__x86_64__)
-__asm__(".pushsection .text\n.balign 32\nlp__rseq_start: nop\nlp__rseq_end: nop\n.long 0x53053053\nlp__rseq_abort: ud2\n"
-        ".popsection\n.globl lp__rseq_start\n.hidden lp__rseq_start\n.globl lp__rseq_abort\n.hidden lp__rseq_abort\n");
+__asm__(
+    ".pushsection .text\n.balign 32\nlp__rseq_start: nop\nlp__rseq_end: nop\n.long 0x53053053\nlp__rseq_abort: ud2\n"
+    ".popsection\n.globl lp__rseq_start\n.hidden lp__rseq_start\n.globl lp__rseq_abort\n.hidden lp__rseq_abort\n");
 #else
-__asm__(".pushsection .text\n.balign 32\nlp__rseq_start: nop\nlp__rseq_end: nop\n.inst 0xd428bc00\nlp__rseq_abort: brk #1\n"
-        ".popsection\n.globl lp__rseq_start\n.hidden lp__rseq_start\n.globl lp__rseq_abort\n.hidden lp__rseq_abort\n");
+__asm__(
+    ".pushsection .text\n.balign 32\nlp__rseq_start: nop\nlp__rseq_end: nop\n.inst 0xd428bc00\nlp__rseq_abort: brk #1\n"
+    ".popsection\n.globl lp__rseq_start\n.hidden lp__rseq_start\n.globl lp__rseq_abort\n.hidden lp__rseq_abort\n");
 #endif
 extern char lp__rseq_start[] __attribute__((visibility("hidden")));
 extern char lp__rseq_abort[] __attribute__((visibility("hidden")));
@@ -361,7 +363,9 @@ lp_cpu_kind lp_cpu_choose(int forced)
         return (lp_cpu_kind)forced;
     }
     if (known < 0)
-        known = prepare_rseq() && passes(LP_CPU_RSEQ) ? LP_CPU_RSEQ : passes(LP_CPU_PERF) ? LP_CPU_PERF : LP_CPU_SYSCALL;
+        known = prepare_rseq() && passes(LP_CPU_RSEQ) ? LP_CPU_RSEQ
+                : passes(LP_CPU_PERF)                 ? LP_CPU_PERF
+                                                      : LP_CPU_SYSCALL;
     errno = saved;
     return (lp_cpu_kind)known;
 }

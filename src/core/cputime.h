@@ -17,13 +17,13 @@
 struct lp_thread;
 
 typedef struct lp_detector { /* of one thread */
-    volatile uint64_t *word;  /* what to look at; a word of its own that never matches when there is none */
-    uint64_t expected;        /* its value while the thread stays on its CPU */
+    volatile uint64_t *word; /* what to look at; a word of its own that never matches when there is none */
+    uint64_t expected;       /* its value while the thread stays on its CPU */
     uint64_t base_ticks, base_cpu, base_delay; /* when both clocks were known */
-    uint64_t never;           /* what `word` points to on the system call rung */
-    void *page;               /* perf: the mapped page */
-    uint64_t dev, ino;        /* of schedstat, to know it again before closing */
-    int schedstat;            /* fd, -1 none */
+    uint64_t never;                            /* what `word` points to on the system call rung */
+    void *page;                                /* perf: the mapped page */
+    uint64_t dev, ino;                         /* of schedstat, to know it again before closing */
+    int schedstat;                             /* fd, -1 none */
     bool split;
 } lp_detector;
 

@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-#define LP_HIST_SUB 32u             /* cells an octave */
-#define LP_HIST_OCTAVES 52u         /* octave 51 ends at 2^56 ns = 834 days; larger values land in the last cell */
+#define LP_HIST_SUB 32u     /* cells an octave */
+#define LP_HIST_OCTAVES 52u /* octave 51 ends at 2^56 ns = 834 days; larger values land in the last cell */
 #define LP_HIST_CELLS (LP_HIST_SUB * LP_HIST_OCTAVES)
 
 /* Cell of `value`, 0 .. LP_HIST_CELLS - 1. */

@@ -27,8 +27,8 @@
 #define LP_SEG_LAYOUT 2u
 #define LP_SEG_ORDER 0x01020304u
 #define LP_SEG_HEADER 4096u
-#define LP_SEG_START (64u << 10)  /* bytes populated at creation */
-#define LP_SEG_STEP (64u << 10)   /* and taken at a time later */
+#define LP_SEG_START (64u << 10) /* bytes populated at creation */
+#define LP_SEG_STEP (64u << 10)  /* and taken at a time later */
 
 typedef uint32_t lp_off;
 
@@ -51,20 +51,20 @@ typedef enum lp_clock_kind { LP_CLOCK_MONOTONIC = 0, LP_CLOCK_TSC = 1, LP_CLOCK_
 typedef enum lp_cpu_kind { LP_CPU_NONE = 0, LP_CPU_RSEQ = 1, LP_CPU_PERF = 2, LP_CPU_SYSCALL = 3 } lp_cpu_kind;
 
 typedef struct lp_moment { /* one instant on three clocks */
-    uint64_t ticks;   /* of the segment's clock */
-    uint64_t mono_ns; /* CLOCK_MONOTONIC */
-    uint64_t real_ns; /* CLOCK_REALTIME, Unix time */
+    uint64_t ticks;        /* of the segment's clock */
+    uint64_t mono_ns;      /* CLOCK_MONOTONIC */
+    uint64_t real_ns;      /* CLOCK_REALTIME, Unix time */
 } lp_moment;
 
 typedef struct lp_seg_clock {
-    uint32_t kind;     /* lp_clock_kind */
-    uint32_t cpu;      /* lp_cpu_kind that the self-test chose */
-    uint32_t split;    /* 1: starved is read from /proc/thread-self/schedstat */
+    uint32_t kind;  /* lp_clock_kind */
+    uint32_t cpu;   /* lp_cpu_kind that the self-test chose */
+    uint32_t split; /* 1: starved is read from /proc/thread-self/schedstat */
     uint32_t pad;
-    uint64_t mult;     /* ns = ticks * mult / 2^32: best known when last written */
-    lp_moment start;   /* when recording began */
-    uint64_t last_done;  /* sequence words of `last`, as for nodes */
-    lp_moment last;    /* at the last flush: with `start` the longest baseline for ticks -> ns */
+    uint64_t mult;      /* ns = ticks * mult / 2^32: best known when last written */
+    lp_moment start;    /* when recording began */
+    uint64_t last_done; /* sequence words of `last`, as for nodes */
+    lp_moment last;     /* at the last flush: with `start` the longest baseline for ticks -> ns */
     uint64_t last_begun;
 } lp_seg_clock;
 
@@ -90,11 +90,11 @@ typedef struct lp_seg_header {
     uint32_t place;        /* lp_seg_place of core/segment.h */
     int64_t pid;           /* of the writer in its own pid namespace; with pid_start its identity for liveness */
     int64_t pid_start;
-    uint64_t started_ns;   /* Unix time */
+    uint64_t started_ns; /* Unix time */
     uint64_t run_dir_dev, run_dir_ino;
-    lp_off names;          /* newest NAMES block (they link backwards) */
-    uint32_t name_count;   /* published names; ids are 1 .. name_count */
-    lp_off threads;        /* newest THREAD payload (they link backwards) */
+    lp_off names;        /* newest NAMES block (they link backwards) */
+    uint32_t name_count; /* published names; ids are 1 .. name_count */
+    lp_off threads;      /* newest THREAD payload (they link backwards) */
     uint32_t thread_count;
     uint64_t own_cost_ps, own_count_cost_ps;
     lp_seg_clock clock;
@@ -107,34 +107,38 @@ _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER, "the header has one page"
 
 /* Names: `count` records {u32 size, bytes, padding to 4}, ids first_id, first_id + 1, … */
 typedef struct lp_seg_names {
-    lp_off previous;     /* payload offset of the older block, 0 = none */
+    lp_off previous; /* payload offset of the older block, 0 = none */
     uint32_t first_id;
-    uint32_t count;      /* release */
-    uint32_t bytes;      /* of records, after this struct */
+    uint32_t count; /* release */
+    uint32_t bytes; /* of records, after this struct */
 } lp_seg_names;
 
 enum { /* lp_seg_node.flags; LP_PHASE_* of store/model.h have the same values */
-    LP_NODE_SAMPLED = 1, LP_NODE_ASYNC = 2, LP_NODE_IO = 4, LP_NODE_OVERLAP = 8, LP_NODE_IO_OVERLAP = 16
+       LP_NODE_SAMPLED = 1,
+       LP_NODE_ASYNC = 2,
+       LP_NODE_IO = 4,
+       LP_NODE_OVERLAP = 8,
+       LP_NODE_IO_OVERLAP = 16
 };
 
 /* The order is that of use: a phase touches the first line, `begun` and one offset of `cells`. */
 typedef struct lp_seg_node {
-    uint32_t done;       /* see "Consistency" above */
-    uint32_t flags;      /* LP_NODE_* */
+    uint32_t done;                             /* see "Consistency" above */
+    uint32_t flags;                            /* LP_NODE_* */
     uint64_t entries, wall, covered, min, max; /* ticks; covered may exceed wall where estimates are involved */
-    uint64_t unknown_wall;  /* part of wall (ticks) whose CPU time is unknown */
-    uint64_t away;       /* ns off the CPU within wall - unknown_wall */
-    uint64_t unsplit;    /* part of away that could not be split */
-    uint64_t starved;    /* ns */
+    uint64_t unknown_wall;                     /* part of wall (ticks) whose CPU time is unknown */
+    uint64_t away;                             /* ns off the CPU within wall - unknown_wall */
+    uint64_t unsplit;                          /* part of away that could not be split */
+    uint64_t starved;                          /* ns */
     uint64_t errors, abandoned, async_entries, io_missing;
     uint32_t begun;
-    uint32_t stride;     /* 0, or n: an entry here stands for n */
+    uint32_t stride;               /* 0, or n: an entry here stands for n */
     lp_off cells[LP_HIST_OCTAVES]; /* of 32 u64 counts each, by octave of the wall time in ns */
-    uint32_t name;       /* name id, 0 = the root */
+    uint32_t name;                 /* name id, 0 = the root */
     lp_off parent, child, sibling; /* child: newest first */
-    lp_off counters;     /* newest first */
-    uint32_t path;       /* id of the path in the process, equal in all threads */
-    uint32_t skip;       /* sample=: entries until the next measured one (private to the writer) */
+    lp_off counters;               /* newest first */
+    uint32_t path;                 /* id of the path in the process, equal in all threads */
+    uint32_t skip;                 /* sample=: entries until the next measured one (private to the writer) */
     uint32_t pad;
 } lp_seg_node;
 
@@ -142,12 +146,12 @@ typedef struct lp_seg_counter {
     uint32_t done;
     uint32_t name;
     uint64_t calls;
-    uint64_t total_low;  /* 128-bit two's complement */
+    uint64_t total_low; /* 128-bit two's complement */
     uint64_t total_high;
     int64_t min, max;
     uint32_t begun;
     lp_off next;
-    lp_off negative;     /* lp_off[LP_HIST_OCTAVES] for amounts < 0, 0 until one comes */
+    lp_off negative; /* lp_off[LP_HIST_OCTAVES] for amounts < 0, 0 until one comes */
     uint32_t pad;
     lp_off cells[LP_HIST_OCTAVES];
 } lp_seg_counter;
@@ -156,55 +160,55 @@ typedef enum lp_entry_state { LP_ENTRY_FREE = 0, LP_ENTRY_OPEN = 1, LP_ENTRY_ZOM
 
 /* One open entry. Pointers are the writer's own; readers use state, closed, node, start and flags only. */
 typedef struct lp_entry {
-    uint32_t state;      /* lp_entry_state */
-    uint32_t closed;     /* 1: left by another thread, at `end`; the owner has not seen it yet */
-    lp_off node;         /* 0: records nothing (skipped or folded) */
-    uint32_t flags;      /* LP_ENTRY_* of core/record.h */
-    uint64_t start;      /* ticks */
+    uint32_t state;                  /* lp_entry_state */
+    uint32_t closed;                 /* 1: left by another thread, at `end`; the owner has not seen it yet */
+    lp_off node;                     /* 0: records nothing (skipped or folded) */
+    uint32_t flags;                  /* LP_ENTRY_* of core/record.h */
+    uint64_t start;                  /* ticks */
     uint64_t away, starved, unsplit; /* the thread's totals at the start, ns */
     uint64_t covered, covered_since; /* ticks */
     uint32_t open_children;
-    uint32_t lights;     /* open entries without time of their own that hang on this one */
-    uint32_t scale;      /* entries that this one stands for */
-    uint32_t serial;     /* grows with each use of the slot */
-    struct lp_entry *below;   /* in the same context's stack */
-    struct lp_entry *parent;  /* whose covered time this one adds to; NULL at the root */
-    struct lp_entry *same;    /* next older entry of the same phase object */
-    const void *context;      /* bare address */
-    struct lp_thread *thread; /* owner */
-    struct lp_seg_node *place;/* node, or the nearest ancestor's when node is 0 */
-    uint64_t end;        /* ticks, when closed */
-    uint64_t extra[5];   /* of the caller: byte counters at the start of an io=True phase, and who else had one open */
+    uint32_t lights;           /* open entries without time of their own that hang on this one */
+    uint32_t scale;            /* entries that this one stands for */
+    uint32_t serial;           /* grows with each use of the slot */
+    struct lp_entry *below;    /* in the same context's stack */
+    struct lp_entry *parent;   /* whose covered time this one adds to; NULL at the root */
+    struct lp_entry *same;     /* next older entry of the same phase object */
+    const void *context;       /* bare address */
+    struct lp_thread *thread;  /* owner */
+    struct lp_seg_node *place; /* node, or the nearest ancestor's when node is 0 */
+    uint64_t end;              /* ticks, when closed */
+    uint64_t extra[5]; /* of the caller: byte counters at the start of an io=True phase, and who else had one open */
     uint64_t pad[2];
 } lp_entry;
 _Static_assert(sizeof(lp_entry) == 192, "two lines that every phase touches, one for the others");
 
 typedef struct lp_seg_entries { /* a table of entries */
-    lp_off next;         /* of the same thread */
+    lp_off next;                /* of the same thread */
     uint32_t count;
     uint64_t pad[7];
-    lp_entry at[];       /* 64 bytes from the start */
+    lp_entry at[]; /* 64 bytes from the start */
 } lp_seg_entries;
 
 /* Old values of the node or counter that is being changed; valid = 1 while it is. */
 typedef struct lp_seg_undo {
-    uint32_t valid;      /* 0, 1 node, 2 counter */
+    uint32_t valid; /* 0, 1 node, 2 counter */
     lp_off target;
-    lp_off cell;         /* offset of the u64 cell, 0 = none */
-    uint32_t saved;      /* how many of old[] were saved, from the first on; the others did not change */
+    lp_off cell;    /* offset of the u64 cell, 0 = none */
+    uint32_t saved; /* how many of old[] were saved, from the first on; the others did not change */
     uint64_t old_cell;
-    uint64_t old[14];    /* node: entries … io_missing in their order; counter: calls, total_low, total_high, min, max */
+    uint64_t old[14]; /* node: entries … io_missing in their order; counter: calls, total_low, total_high, min, max */
 } lp_seg_undo;
 
 typedef struct lp_seg_thread {
-    lp_off previous;     /* older thread payload */
-    lp_off root;         /* node */
-    lp_off entries;      /* newest lp_seg_entries */
-    uint32_t name;       /* name id of the thread's Python name, 0 = unknown */
-    int64_t tid;         /* kernel id; 0: the thread has ended and the arena waits for the next one */
-    uint64_t attached;   /* how many threads have used this arena */
-    uint64_t since;      /* ticks */
-    uint64_t seen;       /* ticks: it recorded then; at most 10 ms of recording older than its last phase */
+    lp_off previous;   /* older thread payload */
+    lp_off root;       /* node */
+    lp_off entries;    /* newest lp_seg_entries */
+    uint32_t name;     /* name id of the thread's Python name, 0 = unknown */
+    int64_t tid;       /* kernel id; 0: the thread has ended and the arena waits for the next one */
+    uint64_t attached; /* how many threads have used this arena */
+    uint64_t since;    /* ticks */
+    uint64_t seen;     /* ticks: it recorded then; at most 10 ms of recording older than its last phase */
     lp_seg_undo undo;
 } lp_seg_thread;
 

@@ -15,16 +15,16 @@ static uint64_t hash_bytes(const void *data, size_t size)
 }
 
 struct name {
-    lp_off at;      /* of the record's size word */
+    lp_off at; /* of the record's size word */
     uint32_t hash;
 };
 struct lp__names {
-    struct name *list;   /* by id - 1 */
+    struct name *list; /* by id - 1 */
     uint32_t count, room;
-    uint32_t *table;     /* ids, 0 = empty */
+    uint32_t *table; /* ids, 0 = empty */
     uint32_t mask;
-    lp_off block;        /* current NAMES payload */
-    uint32_t left;       /* bytes free in it */
+    lp_off block;  /* current NAMES payload */
+    uint32_t left; /* bytes free in it */
 };
 
 struct lp__names *lp__names_new(void)

@@ -35,8 +35,8 @@ size_t lp_node_path(const lp_thread *th, const lp_seg_node *node, char *buffer, 
     return used;
 }
 
-size_t lp_node_path_below(const lp_thread *th, const lp_seg_node *parent, const char *bytes, size_t length, char *buffer,
-                          size_t size)
+size_t lp_node_path_below(const lp_thread *th, const lp_seg_node *parent, const char *bytes, size_t length,
+                          char *buffer, size_t size)
 {
     size_t used = lp_node_path(th, parent, buffer, size - 1);
 
@@ -140,7 +140,8 @@ static lp_seg_node *same_path(lp_thread *th, const lp_thread *owner, const lp_se
     lp_seg_node *here = th->root;
     bool fresh;
 
-    for (; node->name && depth <= LP_DEPTH_LIMIT; node = (const lp_seg_node *)(const void *)(owner->base + node->parent))
+    for (; node->name && depth <= LP_DEPTH_LIMIT;
+         node = (const lp_seg_node *)(const void *)(owner->base + node->parent))
         chain[depth++] = node->name;
     while (depth > 0)
         if (lp_node_get(th, here, chain[--depth], &here, &fresh) != LP_FOUND)
@@ -148,8 +149,8 @@ static lp_seg_node *same_path(lp_thread *th, const lp_thread *owner, const lp_se
     return here;
 }
 
-static void record(lp_thread *th, lp_seg_node *node, const lp_entry *entry, uint64_t wall, uint64_t covered, uint32_t how,
-                   bool known)
+static void record(lp_thread *th, lp_seg_node *node, const lp_entry *entry, uint64_t wall, uint64_t covered,
+                   uint32_t how, bool known)
 {
     uint64_t scale = entry->scale;
     uint64_t nanoseconds = lp_ticks_to_ns(wall, th->mult);

@@ -24,22 +24,22 @@
 #define LP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define LP_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-#define LP_GO 0x4c50474fu          /* th->go while nothing needs attention; a forked child reads 0 */
-#define LP_SLOTS 256u              /* of the node cache, a power of 2 */
+#define LP_GO 0x4c50474fu /* th->go while nothing needs attention; a forked child reads 0 */
+#define LP_SLOTS 256u     /* of the node cache, a power of 2 */
 #define LP_COUNT_SLOTS 64u
-#define LP_PATH_LIMIT 4096u        /* distinct paths a process */
+#define LP_PATH_LIMIT 4096u /* distinct paths a process */
 #define LP_DEPTH_LIMIT 32u
-#define LP_NAME_LIMIT 1024u        /* bytes of a name; longer ones are cut and end in a hash */
-#define LP_NAMES_LIMIT 16384u      /* distinct names a process */
+#define LP_NAME_LIMIT 1024u   /* bytes of a name; longer ones are cut and end in a hash */
+#define LP_NAMES_LIMIT 16384u /* distinct names a process */
 
-enum { /* lp_entry.flags */
-    LP_ENTRY_SKIP = 1,         /* not measured: sample= left it out, with everything below it */
-    LP_ENTRY_FOLD = 2,         /* no node of its own: beyond a limit, part of its parent */
-    LP_ENTRY_ASYNC = 4,        /* async_work=True */
-    LP_ENTRY_UNKNOWN_CPU = 8,  /* its task was suspended, or it was left in another thread: CPU time cannot be told */
-    LP_ENTRY_OVERLAP = 16,     /* children overlapped */
-    LP_ENTRY_IO = 128,         /* io=True, extra[] holds the counters at the start */
-    LP_ENTRY_IO_OVERLAP = 256  /* another thread's io=True entry was open at the same time */
+enum {                           /* lp_entry.flags */
+       LP_ENTRY_SKIP = 1,        /* not measured: sample= left it out, with everything below it */
+       LP_ENTRY_FOLD = 2,        /* no node of its own: beyond a limit, part of its parent */
+       LP_ENTRY_ASYNC = 4,       /* async_work=True */
+       LP_ENTRY_UNKNOWN_CPU = 8, /* its task was suspended, or it was left in another thread: CPU time cannot be told */
+       LP_ENTRY_OVERLAP = 16,    /* children overlapped */
+       LP_ENTRY_IO = 128,        /* io=True, extra[] holds the counters at the start */
+       LP_ENTRY_IO_OVERLAP = 256 /* another thread's io=True entry was open at the same time */
 };
 
 /* How an entry ended. */
@@ -72,34 +72,34 @@ typedef struct lp_recorder lp_recorder;
 /* Private state of one thread for one recorder, in MADV_WIPEONFORK memory: all zero in a forked child. Lives as long as its
  * arena: a thread that ends leaves it to the next one. */
 typedef struct lp_thread {
-    uint32_t go;              /* LP_GO, else look in lp__thread_sync; other threads store 0 */
+    uint32_t go; /* LP_GO, else look in lp__thread_sync; other threads store 0 */
     uint32_t unused;
-    lp_recorder *recorder;    /* NULL: closed */
-    const void *context;      /* the current one */
-    lp_entry *top;            /* innermost entry of the current context, NULL none */
-    lp_entry *outer;          /* innermost entry around it when top is NULL, NULL none */
-    const void *around;       /* the context around the current one when `outer` was found */
-    lp_entry *free;           /* unused slots, linked by `below` */
-    unsigned char *base;      /* of the segment */
+    lp_recorder *recorder; /* NULL: closed */
+    const void *context;   /* the current one */
+    lp_entry *top;         /* innermost entry of the current context, NULL none */
+    lp_entry *outer;       /* innermost entry around it when top is NULL, NULL none */
+    const void *around;    /* the context around the current one when `outer` was found */
+    lp_entry *free;        /* unused slots, linked by `below` */
+    unsigned char *base;   /* of the segment */
     /* 64 bytes */
     uint64_t away, starved, unsplit; /* this thread's totals since it attached, ns */
     uint64_t mult;
-    uint64_t recheck;         /* ticks between two looks at the CPU clock */
+    uint64_t recheck; /* ticks between two looks at the CPU clock */
     lp_seg_thread *seg;
-    lp_detector detector;     /* first: word, expected, base_ticks */
+    lp_detector detector; /* first: word, expected, base_ticks */
     lp_seg_node *root;
-    unsigned char *chunk;     /* arena: next free byte */
+    unsigned char *chunk; /* arena: next free byte */
     uint64_t chunk_left;
-    uint64_t chunk_size;      /* of the next chunk */
-    lp_stack *stacks;         /* heap; open addressing by context */
+    uint64_t chunk_size; /* of the next chunk */
+    lp_stack *stacks;    /* heap; open addressing by context */
     uint32_t stack_mask, stack_count;
-    struct lp_thread *next;   /* of the same thread, for another recorder */
-    struct lp_thread *idle;   /* of the same recorder, waiting for a thread */
-    uint32_t name;            /* name id of the Python thread name */
-    uint32_t io_depth;        /* io=True entries open in this thread */
-    uint32_t io_arrivals;     /* this thread's part of the recorder's */
-    bool attached;            /* a thread uses it */
-    lp_tasked tasked;         /* the current context */
+    struct lp_thread *next; /* of the same thread, for another recorder */
+    struct lp_thread *idle; /* of the same recorder, waiting for a thread */
+    uint32_t name;          /* name id of the Python thread name */
+    uint32_t io_depth;      /* io=True entries open in this thread */
+    uint32_t io_arrivals;   /* this thread's part of the recorder's */
+    bool attached;          /* a thread uses it */
+    lp_tasked tasked;       /* the current context */
     int64_t raw_away, high_away;
     lp_slot slots[LP_SLOTS] __attribute__((aligned(64)));
     lp_count_slot counts[LP_COUNT_SLOTS];
@@ -123,26 +123,26 @@ typedef struct lp_hooks {
 } lp_hooks;
 
 struct lp_recorder {
-    lp_recorder *next;          /* of all */
-    volatile uint32_t *guard;   /* in a MADV_WIPEONFORK page: generation here, 0 in a forked child */
-    uint32_t generation;        /* of the segment; grows with every one */
-    bool recording;             /* begin … end */
-    bool enabled;               /* may (re)open in a child */
-    bool child;                 /* forked, and has no segment of its own yet */
+    lp_recorder *next;        /* of all */
+    volatile uint32_t *guard; /* in a MADV_WIPEONFORK page: generation here, 0 in a forked child */
+    uint32_t generation;      /* of the segment; grows with every one */
+    bool recording;           /* begin … end */
+    bool enabled;             /* may (re)open in a child */
+    bool child;               /* forked, and has no segment of its own yet */
     bool measure_cpu, thread_names;
-    _Atomic uint32_t busy;      /* open or overdue is running */
-    _Atomic uint64_t due;       /* ticks; UINT64_MAX never */
+    _Atomic uint32_t busy; /* open or overdue is running */
+    _Atomic uint64_t due;  /* ticks; UINT64_MAX never */
     uint64_t mult;
     lp_cpu_kind cpu;
     lp_moment start;
     _Atomic uint64_t moment_due; /* ticks: when `mult` is refined next */
     lp_segment segment;
     lp_hooks hooks;
-    atomic_flag moment_lock;    /* one thread stores the clock's moment */
-    atomic_flag lock;           /* of everything below; cold paths only */
+    atomic_flag moment_lock; /* one thread stores the clock's moment */
+    atomic_flag lock;        /* of everything below; cold paths only */
     struct lp__names *names;
     struct lp__paths *paths;
-    lp_thread **threads;        /* all made for this segment; heap */
+    lp_thread **threads; /* all made for this segment; heap */
     uint32_t thread_count, thread_room;
     lp_thread *idle;
     _Atomic uint32_t io_threads;  /* threads that have an io=True entry open */
@@ -192,8 +192,8 @@ bool lp_paths_full(lp_recorder *recorder);
 /* Path of a node as text "a/b/c" into buffer, cut; returns its length. */
 size_t lp_node_path(const lp_thread *th, const lp_seg_node *node, char *buffer, size_t size);
 /* The same of what would be `bytes` below `parent`; size > 1. */
-size_t lp_node_path_below(const lp_thread *th, const lp_seg_node *parent, const char *bytes, size_t length, char *buffer,
-                          size_t size);
+size_t lp_node_path_below(const lp_thread *th, const lp_seg_node *parent, const char *bytes, size_t length,
+                          char *buffer, size_t size);
 lp_seg_counter *lp_counter_get(lp_thread *th, lp_seg_node *node, uint32_t name);
 lp_entry *lp__entry_slot(lp_thread *th);
 bool lp__cells_make(lp_thread *th, lp_off *where);
@@ -382,7 +382,8 @@ static inline void lp_leave(lp_thread *th, lp_entry *entry, uint64_t now, uint32
 
     th->top = entry->below;
     if (parent && --parent->open_children == 0) {
-        parent->covered += (now - parent->covered_since) * (entry->scale == parent->scale ? 1u : entry->scale / parent->scale);
+        parent->covered +=
+            (now - parent->covered_since) * (entry->scale == parent->scale ? 1u : entry->scale / parent->scale);
         if (LP_UNLIKELY(parent->state == LP_ENTRY_ZOMBIE && parent->lights == 0))
             lp__entry_release(th, parent);
     }

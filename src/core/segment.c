@@ -89,8 +89,8 @@ static lp_status make_private(lp_segment *segment)
     segment->place = LP_PLACE_PRIVATE;
     segment->path[0] = '\0';
     for (size_t i = 0; i < sizeof capacities / sizeof *capacities; i++) {
-        void *base = mmap(NULL, capacities[i], PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *base =
+            mmap(NULL, capacities[i], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED)
             continue;
         madvise(base, capacities[i], MADV_DONTFORK);
@@ -111,7 +111,8 @@ static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder,
     uint64_t capacity = 0, limit = file_limit();
     const char *what = "open";
 
-    if (strlen(name) > 255 || (size_t)snprintf(segment->path, sizeof segment->path, "%s/%s", folder, name) >= sizeof segment->path)
+    if (strlen(name) > 255 ||
+        (size_t)snprintf(segment->path, sizeof segment->path, "%s/%s", folder, name) >= sizeof segment->path)
         return lp_error_set(error, LP_E_ARGUMENT, 0, UINT64_MAX, "%s: name too long", folder);
     snprintf(temporary, sizeof temporary, ".%s.new", name);
     fd = openat(dirfd, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -173,8 +174,8 @@ failed:;
 #else
     const char *text = strerror_r(reason, room, sizeof room) == 0 ? room : "unknown error";
 #endif
-    return lp_error_set(error, reason == ENOSPC ? LP_E_FULL : LP_E_IO, reason, UINT64_MAX, "%s: cannot %s: %s", folder, what,
-                        text);
+    return lp_error_set(error, reason == ENOSPC ? LP_E_FULL : LP_E_IO, reason, UINT64_MAX, "%s: cannot %s: %s", folder,
+                        what, text);
 }
 
 lp_status lp_segment_create(lp_segment *segment, int dirfd, const char *folder, const char *name, lp_error *error)

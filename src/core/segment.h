@@ -20,12 +20,12 @@
 typedef enum lp_seg_place { LP_PLACE_SHARED = 0, LP_PLACE_PRIVATE = 1 } lp_seg_place;
 
 typedef struct lp_segment {
-    unsigned char *base;      /* NULL when closed */
+    unsigned char *base; /* NULL when closed */
     uint64_t capacity;
-    uint64_t populated;       /* bytes that can be stored to without a fault that kills */
+    uint64_t populated; /* bytes that can be stored to without a fault that kills */
     lp_seg_place place;
-    atomic_flag growing;      /* spin: taken for a few microseconds at a path's first visit */
-    char path[512];           /* of the file, "" if private */
+    atomic_flag growing; /* spin: taken for a few microseconds at a path's first visit */
+    char path[512];      /* of the file, "" if private */
     uint64_t dev, ino;
 } lp_segment;
 

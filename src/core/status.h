@@ -8,20 +8,20 @@
 
 #include <stdint.h>
 
-#define LP_STATUS_LIST(X)                                                   \
-    X(LP_OK, "ok")                                                          \
-    X(LP_E_MEMORY, "out of memory")                                         \
-    X(LP_E_ARGUMENT, "invalid argument")                                    \
-    X(LP_E_IO, "input/output error")                                        \
-    X(LP_E_MISSING, "no such file or directory")                            \
-    X(LP_E_FOREIGN, "not a file of this program")                           \
-    X(LP_E_VERSION, "written by a newer version of lineprofiler")           \
-    X(LP_E_TRUNCATED, "truncated")                                          \
-    X(LP_E_DAMAGED, "damaged")                                              \
-    X(LP_E_LIMIT, "larger than any file that this program writes")          \
-    X(LP_E_UNSAFE, "belongs to another user or can be written by others")   \
-    X(LP_E_BUSY, "in use")                                                  \
-    X(LP_E_FULL, "no space left")                                           \
+#define LP_STATUS_LIST(X)                                                                                              \
+    X(LP_OK, "ok")                                                                                                     \
+    X(LP_E_MEMORY, "out of memory")                                                                                    \
+    X(LP_E_ARGUMENT, "invalid argument")                                                                               \
+    X(LP_E_IO, "input/output error")                                                                                   \
+    X(LP_E_MISSING, "no such file or directory")                                                                       \
+    X(LP_E_FOREIGN, "not a file of this program")                                                                      \
+    X(LP_E_VERSION, "written by a newer version of lineprofiler")                                                      \
+    X(LP_E_TRUNCATED, "truncated")                                                                                     \
+    X(LP_E_DAMAGED, "damaged")                                                                                         \
+    X(LP_E_LIMIT, "larger than any file that this program writes")                                                     \
+    X(LP_E_UNSAFE, "belongs to another user or can be written by others")                                              \
+    X(LP_E_BUSY, "in use")                                                                                             \
+    X(LP_E_FULL, "no space left")                                                                                      \
     X(LP_E_UNSUPPORTED, "not supported here")
 
 typedef enum lp_status {
@@ -32,9 +32,9 @@ typedef enum lp_status {
 
 typedef struct lp_error {
     lp_status status;
-    int sys;             /* errno of the failed call, 0 if none */
-    uint64_t offset;     /* byte offset in the file, UINT64_MAX if none */
-    char text[256];      /* one line, starts with the file's path where there is one; always terminated */
+    int sys;         /* errno of the failed call, 0 if none */
+    uint64_t offset; /* byte offset in the file, UINT64_MAX if none */
+    char text[256];  /* one line, starts with the file's path where there is one; always terminated */
 } lp_error;
 
 /* Static text of a code; never NULL. */

@@ -97,7 +97,8 @@ lp_status lp_recorder_begin(lp_recorder *recorder)
     atomic_store(&recorder->io_threads, 0);
     atomic_store(&recorder->io_arrivals, 0);
     lp_clock_moment(&recorder->start);
-    atomic_store(&recorder->moment_due, recorder->start.ticks + (uint64_t)(((unsigned __int128)10000000u << 32) / recorder->mult));
+    atomic_store(&recorder->moment_due,
+                 recorder->start.ticks + (uint64_t)(((unsigned __int128)10000000u << 32) / recorder->mult));
     header->clock.kind = lp__clock_kind;
     header->clock.cpu = recorder->measure_cpu ? recorder->cpu : LP_CPU_NONE;
     header->clock.mult = recorder->mult;
@@ -225,7 +226,8 @@ static void *arena_take(lp_thread *th, uint64_t size, uint64_t align)
 
     if (!th->chunk || th->chunk_left < size + skip) {
         uint64_t got = 0, want = th->chunk_size < size + align ? size + align : th->chunk_size;
-        lp_off at = lp_segment_take(&th->recorder->segment, LP_BLOCK_ARENA, th->seg ? lp_offset(th, th->seg) : 0, want, &got);
+        lp_off at =
+            lp_segment_take(&th->recorder->segment, LP_BLOCK_ARENA, th->seg ? lp_offset(th, th->seg) : 0, want, &got);
         if (!at)
             return NULL;
         th->chunk = th->base + at;
@@ -295,7 +297,8 @@ failed:
 static lp_thread *attach(lp_recorder *recorder)
 {
     uint32_t name = recorder->thread_names && recorder->hooks.thread_name
-                        ? recorder->hooks.thread_name(recorder->hooks.user, recorder) : 0;
+                        ? recorder->hooks.thread_name(recorder->hooks.user, recorder)
+                        : 0;
     lp_thread *th = NULL;
 
     lp_recorder_lock(recorder);
@@ -347,7 +350,8 @@ static void refine(lp_recorder *recorder, uint64_t now)
     if (now < due || !atomic_compare_exchange_strong(&recorder->moment_due, &due, UINT64_MAX))
         return;
     lp_recorder_moment(recorder, &moment);
-    atomic_store(&recorder->moment_due, moment.ticks + (uint64_t)(((unsigned __int128)1000000000u << 32) / recorder->mult));
+    atomic_store(&recorder->moment_due,
+                 moment.ticks + (uint64_t)(((unsigned __int128)1000000000u << 32) / recorder->mult));
 }
 
 /* The clocks are read a little after `now`, and the kernel likes to switch just then, at the end of a system call. What the thread
@@ -377,11 +381,13 @@ void lp__look_at_cpu(lp_thread *th, uint64_t now)
         cpu = lp_cpu_now();
         uint64_t after = lp_ticks();
         middle = before + (after - before) / 2;
-        int64_t off = (int64_t)lp_ticks_to_ns(middle - base, th->mult) - (int64_t)(cpu - detector->base_cpu) + th->raw_away;
+        int64_t off =
+            (int64_t)lp_ticks_to_ns(middle - base, th->mult) - (int64_t)(cpu - detector->base_cpu) + th->raw_away;
         wanted = switched && (fast || off - th->high_away >= 500);
         split = wanted && lp_cpu_delay(detector, &delay);
         reading = lp_ticks_to_ns(after - before, th->mult) * (uint64_t)tries;
-        bool together = fast ? *detector->word == detector->expected : lp_ticks_to_ns(lp_ticks() - after, th->mult) <= 20000;
+        bool together =
+            fast ? *detector->word == detector->expected : lp_ticks_to_ns(lp_ticks() - after, th->mult) <= 20000;
         if (tries == 3 || (together && reading <= 5000u * (uint64_t)tries))
             break;
     }

@@ -103,10 +103,13 @@ PyObject *lpy_count(RecorderObject *recorder, PyObject *const *args, Py_ssize_t 
     for (Py_ssize_t k = 0; k < keywords; k++) {
         PyObject *key = PyTuple_GET_ITEM(kwnames, k);
         PyObject **into = PyUnicode_CompareWithASCIIString(key, "name") == 0 ? &name
-                          : PyUnicode_CompareWithASCIIString(key, "n") == 0  ? &value : NULL;
+                          : PyUnicode_CompareWithASCIIString(key, "n") == 0  ? &value
+                                                                             : NULL;
         if (!into || *into) {
-            PyErr_Format(PyExc_TypeError, into ? "count() got multiple values for argument %R"
-                                               : "count() got an unexpected keyword argument %R", key);
+            PyErr_Format(PyExc_TypeError,
+                         into ? "count() got multiple values for argument %R"
+                              : "count() got an unexpected keyword argument %R",
+                         key);
             return NULL;
         }
         *into = args[nargs + k];

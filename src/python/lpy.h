@@ -19,47 +19,47 @@ enum { LPY_IO_READ_BYTES, LPY_IO_WRITE_BYTES, LPY_IO_READ_CHARS, LPY_IO_WRITE_CH
 /* A session outlives its Python object: forked children and the end of the interpreter still need it. Never freed. */
 typedef struct lpy_session {
     lp_recorder *core;
-    struct lpy_session *next;     /* all sessions of the process */
-    char *run_dir;                /* absolute; owned */
-    char *directory;              /* working directory at the start, NULL unknown; owned */
+    struct lpy_session *next; /* all sessions of the process */
+    char *run_dir;            /* absolute; owned */
+    char *directory;          /* working directory at the start, NULL unknown; owned */
     bool wants_collector;
-    uint64_t time_ns;             /* inode of the time namespace */
-    lp_arena *arena;              /* of `id` */
-    lp_identity id;               /* of this process; in a child described anew */
-    uint64_t snapshot_ns;         /* interval, 0 = none periodic */
-    int io_fd;                    /* of /proc/self/io, -1 none */
+    uint64_t time_ns; /* inode of the time namespace */
+    lp_arena *arena;          /* of `id` */
+    lp_identity id;           /* of this process; in a child described anew */
+    uint64_t snapshot_ns;     /* interval, 0 = none periodic */
+    int io_fd;                /* of /proc/self/io, -1 none */
     uint64_t io_dev, io_ino;
     uint32_t io_generation;
-    char folder[512];             /* of the segment, "" if it is private memory */
-    char error[256];              /* last trouble, one line */
-    pthread_mutex_t reading;      /* the segment stays while it is read; one snapshot at a time. Never taken with the GIL held */
-    bool closing;                 /* closed, but `last` is not there yet */
+    char folder[512]; /* of the segment, "" if it is private memory */
+    char error[256];  /* last trouble, one line */
+    pthread_mutex_t
+        reading;  /* the segment stays while it is read; one snapshot at a time. Never taken with the GIL held */
+    bool closing; /* closed, but `last` is not there yet */
     uint64_t write_failures;
-    uint32_t generation;          /* of snapshots */
+    uint32_t generation; /* of snapshots */
     uint64_t own_cost_ps, own_count_cost_ps;
     /* Python side; NULL after the interpreter has ended */
-    struct lpy_pin *pins;         /* names whose address is a key, see names.c */
+    struct lpy_pin *pins; /* names whose address is a key, see names.c */
     uint32_t pin_mask, pin_count;
     unsigned char identities[4096]; /* pinned objects by name id */
-    PyObject *shapes;             /* dict: shape -> distinct names; owned */
+    PyObject *shapes;               /* dict: shape -> distinct names; owned */
     bool strict_names;
     bool folded_warned;
-    bool private;                 /* scratch: never written, never listed */
-    int cuda_sync;                /* -1 None, 0 False, 1 True */
-    lp_worker *last;              /* own figures at close(); owned */
+    bool private;    /* scratch: never written, never listed */
+    int cuda_sync;   /* -1 None, 0 False, 1 True */
+    lp_worker *last; /* own figures at close(); owned */
 } lpy_session;
 
 typedef struct RecorderObject {
-    PyObject_HEAD
-    lpy_session *session;         /* NULL: disabled or closed */
-    lpy_session *past;            /* after close() */
+    PyObject_HEAD lpy_session *session; /* NULL: disabled or closed */
+    lpy_session *past;                  /* after close() */
     uint64_t entered_while_off;
     PyObject *weak;
 } RecorderObject;
 
 typedef struct lpy_state { /* one extension module, one state: see module.c */
     PyTypeObject *recorder_type, *phase_type, *descriptor_type, *nothing_type;
-    RecorderObject *installed;    /* owned, NULL none */
+    RecorderObject *installed; /* owned, NULL none */
     PyObject *empty_tuple;
 } lpy_state;
 extern lpy_state lpy;
@@ -100,13 +100,14 @@ PyObject *lpy_adopt_package(PyObject *module, PyObject *target);
 int lpy_recorder_init(PyObject *module);
 
 /* session.c: may be called without the GIL where said */
-lpy_session *lpy_session_open(PyObject *config);           /* NULL with an exception */
+lpy_session *lpy_session_open(PyObject *config);              /* NULL with an exception */
 void lpy_session_asked(lpy_session *session, PyObject *name); /* "asked for, not recorded" */
-void lpy_session_name_threads(lpy_session *session);       /* the names that threads have now */
-void lpy_session_close(lpy_session *session);              /* last snapshot, adoption, segment removed. Releases the GIL */
-lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_error *error); /* without the GIL is fine */
-lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error *error);      /* own tree, now; the same */
-void lpy_sessions_end(void);                               /* Py_AtExit: no Python any more */
+void lpy_session_name_threads(lpy_session *session);          /* the names that threads have now */
+void lpy_session_close(lpy_session *session); /* last snapshot, adoption, segment removed. Releases the GIL */
+lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync,
+                               lp_error *error);                                         /* without the GIL is fine */
+lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error *error); /* own tree, now; the same */
+void lpy_sessions_end(void); /* Py_AtExit: no Python any more */
 
 /* owncost.c: picoseconds, 0 unknown. Runs a small Python program the first time. Raises nothing. */
 void lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps);

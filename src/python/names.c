@@ -148,9 +148,11 @@ static bool check_shape(lpy_session *session, PyObject *name, const char *bytes,
     bool allowed = true;
     if (key && session->strict_names && count >= 2) {
         PyObject *text = lpy_name_object(shape, used);
-        PyErr_Format(PyExc_ValueError,
-                     "strict_names: phase name %R has the shape %R of an earlier name; use a fixed name and count() for the "
-                     "varying part", name, text ? text : Py_None);
+        PyErr_Format(
+            PyExc_ValueError,
+            "strict_names: phase name %R has the shape %R of an earlier name; use a fixed name and count() for the "
+            "varying part",
+            name, text ? text : Py_None);
         Py_XDECREF(text);
         allowed = false;
     } else if (key && !late) {
@@ -160,10 +162,11 @@ static bool check_shape(lpy_session *session, PyObject *name, const char *bytes,
         Py_XDECREF(number);
         if (count == SHAPE_WARNING) {
             PyObject *text = lpy_name_object(shape, used);
-            warn(PyUnicode_FromFormat(
-                "%d distinct phase names share the shape %R (most recently %R). Names built from data grow the phase tree until "
-                "it folds at %d paths and the report stops being readable - use a fixed name and count() for the varying part.",
-                SHAPE_WARNING, text ? text : Py_None, name, (int)LP_PATH_LIMIT));
+            warn(PyUnicode_FromFormat("%d distinct phase names share the shape %R (most recently %R). Names built from "
+                                      "data grow the phase tree until "
+                                      "it folds at %d paths and the report stops being readable - use a fixed name and "
+                                      "count() for the varying part.",
+                                      SHAPE_WARNING, text ? text : Py_None, name, (int)LP_PATH_LIMIT));
             Py_XDECREF(text);
         }
     } else if (!key) {
@@ -245,8 +248,9 @@ void lpy_warn_fold(lpy_session *session, lp_found how, const char *path)
         return;
     session->folded_warned = true;
     PyObject *text = lpy_name_object(path, strlen(path));
-    warn(PyUnicode_FromFormat("%d phase paths exist already: %R and all further ones are folded into their parent phase.",
-                              (int)LP_PATH_LIMIT, text ? text : Py_None));
+    warn(PyUnicode_FromFormat(
+        "%d phase paths exist already: %R and all further ones are folded into their parent phase.", (int)LP_PATH_LIMIT,
+        text ? text : Py_None));
     Py_XDECREF(text);
 }
 

@@ -2,8 +2,7 @@
 #include "python/scope.h"
 
 typedef struct NothingObject {
-    PyObject_HEAD
-    vectorcallfunc call;
+    PyObject_HEAD vectorcallfunc call;
     PyObject *name; /* owned */
     uint32_t flags, stride;
     bool dynamic;

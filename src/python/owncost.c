@@ -73,8 +73,8 @@ void lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps)
     *phase_ps = *count_ps = 0;
     if (!measured[measure_cpu] && !is_watched()) {
         measured[measure_cpu] = true;
-        PyObject *config = Py_BuildValue("{s:s,s:s,s:s,s:O,s:O}", "run_dir", "/", "run_id", "own-cost", "role", "", "private",
-                                         Py_True, "measure_cpu", measure_cpu ? Py_True : Py_False);
+        PyObject *config = Py_BuildValue("{s:s,s:s,s:s,s:O,s:O}", "run_dir", "/", "run_id", "own-cost", "role", "",
+                                         "private", Py_True, "measure_cpu", measure_cpu ? Py_True : Py_False);
         PyObject *code = Py_CompileString(program, "<lineprofiler own cost>", Py_file_input);
         PyObject *globals = PyDict_New();
         PyObject *done = NULL, *recorder = NULL;

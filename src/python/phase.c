@@ -11,17 +11,16 @@
 #include "python/scope.h"
 
 typedef struct PhaseObject {
-    PyObject_HEAD
-    vectorcallfunc call;
-    PyObject *name;            /* exact str; owned */
-    RecorderObject *owner;     /* owned */
-    lp_entry *open;            /* newest open entry; meaningless unless generation is the recorder's */
-    PyObject *context;         /* of `open`; owned through it */
+    PyObject_HEAD vectorcallfunc call;
+    PyObject *name;        /* exact str; owned */
+    RecorderObject *owner; /* owned */
+    lp_entry *open;        /* newest open entry; meaningless unless generation is the recorder's */
+    PyObject *context;     /* of `open`; owned through it */
     uint32_t generation;
-    uint32_t flags;            /* PHASE_* */
-    uint32_t stride;           /* 1, or n of sample=1/n */
-    uint32_t missed;           /* entries that were not recorded */
-    bool dynamic;              /* by the module function: see lpy_phase */
+    uint32_t flags;  /* PHASE_* */
+    uint32_t stride; /* 1, or n of sample=1/n */
+    uint32_t missed; /* entries that were not recorded */
+    bool dynamic;    /* by the module function: see lpy_phase */
 } PhaseObject;
 
 static PhaseObject *free_list[FREE_LIMIT]; /* of the main interpreter's thread state under the GIL; unused without it */
@@ -67,7 +66,8 @@ static void forget_stale(PhaseObject *phase)
 
     phase->open = NULL;
     phase->context = NULL;
-    phase->missed = 1u << 30; /* how many there were cannot be told any more: further exits without entry are no misuse */
+    phase->missed =
+        1u << 30; /* how many there were cannot be told any more: further exits without entry are no misuse */
     Py_XDECREF(context);
 }
 
@@ -194,7 +194,8 @@ static int enter_slow(PhaseObject *phase)
             around = lp_innermost(th);
             parent = around ? around->place : th->root;
             found = id == LPY_NAME_LATE ? lpy_name_fold(th, parent, phase->name)
-                    : id                ? lp_node_get(th, parent, id, &node, &fresh) : LP_FOUND_NO_SPACE;
+                    : id                ? lp_node_get(th, parent, id, &node, &fresh)
+                                        : LP_FOUND_NO_SPACE;
             if (found == LP_FOUND && pinned)
                 lp_node_cache(th, parent, phase->name, node);
             if (found == LP_FOUND_FOLDED_PATH && !session->folded_warned)
@@ -250,8 +251,9 @@ static inline int enter(PhaseObject *phase)
     lp_seg_node *node = lp_node_cached(th, around ? around->place : th->root, phase->name);
     if (LP_UNLIKELY(!node))
         return enter_slow(phase);
-    lp_entry *entry = LP_UNLIKELY(phase->flags) && is_skipped(node, phase->stride) ? lp_enter_light(th, LP_ENTRY_SKIP)
-                                                                                  : lp_enter(th, node, 0, phase->stride);
+    lp_entry *entry = LP_UNLIKELY(phase->flags) && is_skipped(node, phase->stride)
+                          ? lp_enter_light(th, LP_ENTRY_SKIP)
+                          : lp_enter(th, node, 0, phase->stride);
     if (LP_UNLIKELY(!entry)) {
         phase->missed++;
         return 0;
@@ -262,9 +264,11 @@ static inline int enter(PhaseObject *phase)
 
 /* ---- leave -------------------------------------------------------------------------------------------------------- */
 
-static void add_io(lpy_session *session, lp_thread *th, lp_seg_node *node, const uint64_t moved[LPY_IO_COUNT], uint32_t scale)
+static void add_io(lpy_session *session, lp_thread *th, lp_seg_node *node, const uint64_t moved[LPY_IO_COUNT],
+                   uint32_t scale)
 {
-    static const char *const names[LPY_IO_COUNT] = {"io_read_bytes", "io_write_bytes", "io_read_chars", "io_write_chars"};
+    static const char *const names[LPY_IO_COUNT] = {"io_read_bytes", "io_write_bytes", "io_read_chars",
+                                                    "io_write_chars"};
 
     for (int i = 0; i < LPY_IO_COUNT; i++) {
         if (moved[i] == 0)
@@ -314,7 +318,8 @@ static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
         if (entry->thread != th)
             how |= LP_LEFT_IO_MISSING; /* left elsewhere: whose bytes came between cannot be told */
         io_ends(core, entry);
-        if ((uint32_t)(atomic_load(&core->io_arrivals) - th->io_arrivals) != entry->extra[LPY_IO_COUNT] && !(phase->flags & PHASE_IO_THREAD))
+        if ((uint32_t)(atomic_load(&core->io_arrivals) - th->io_arrivals) != entry->extra[LPY_IO_COUNT] &&
+            !(phase->flags & PHASE_IO_THREAD))
             entry->flags |= LP_ENTRY_IO_OVERLAP;
         if (phase->flags & PHASE_IO_THREAD)
             entry->flags &= ~(uint32_t)LP_ENTRY_IO_OVERLAP;
@@ -396,8 +401,8 @@ PyObject *lpy_decorate(RecorderObject *owner, PyObject *function, PyObject *name
     PyObject *result = NULL;
 
     if (module && io)
-        result = PyObject_CallMethod(module, "decorate", "OOO(OOdO)", owner ? (PyObject *)owner : Py_None, function, name, io,
-                                     flags & PHASE_SYNC ? Py_True : Py_False, 1.0 / stride,
+        result = PyObject_CallMethod(module, "decorate", "OOO(OOdO)", owner ? (PyObject *)owner : Py_None, function,
+                                     name, io, flags & PHASE_SYNC ? Py_True : Py_False, 1.0 / stride,
                                      flags & PHASE_ASYNC ? Py_True : Py_False);
     Py_XDECREF(io);
     Py_XDECREF(module);
@@ -463,7 +468,8 @@ static PyObject *descriptor_call(PyObject *self, PyObject *args, PyObject *kwarg
 {
     (void)self;
     if (PyTuple_GET_SIZE(args) < 1 || (kwargs && PyDict_GET_SIZE(kwargs)) ||
-        (Py_TYPE(PyTuple_GET_ITEM(args, 0)) != lpy.phase_type && Py_TYPE(PyTuple_GET_ITEM(args, 0)) != lpy.nothing_type)) {
+        (Py_TYPE(PyTuple_GET_ITEM(args, 0)) != lpy.phase_type &&
+         Py_TYPE(PyTuple_GET_ITEM(args, 0)) != lpy.nothing_type)) {
         PyErr_SetString(PyExc_TypeError, "__enter__ and __exit__ of a phase take the phase");
         return NULL;
     }
@@ -607,9 +613,10 @@ static PyType_Slot phase_slots[] = {
 #endif
     {0, NULL},
 };
-static PyType_Spec phase_spec = {
-    "lineprofiler._lineprofiler.Phase", sizeof(PhaseObject), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, phase_slots};
+static PyType_Spec phase_spec = {"lineprofiler._lineprofiler.Phase", sizeof(PhaseObject), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                                     Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                 phase_slots};
 
 /* ---- phase() ------------------------------------------------------------------------------------------------------ */
 
@@ -639,106 +646,13 @@ static inline PhaseObject *phase_new(RecorderObject *owner, PyObject *name)
     return phase;
 }
 
-typedef struct phase_options {
-    PyObject *name; /* exact str; new reference */
-    uint32_t flags, stride;
-} phase_options;
-
-static const char *const argument_names[] = {"name", "io", "sync", "sample", "async_work"};
-enum { ARGUMENTS = 5 };
-static PyObject *argument_keys[ARGUMENTS];
-
-static bool parse(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, phase_options *out)
-{
-    PyObject *values[ARGUMENTS] = {NULL};
-    Py_ssize_t keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-
-    if (nargs > ARGUMENTS) {
-        PyErr_Format(PyExc_TypeError, "phase() takes at most %d arguments (%zd given)", ARGUMENTS, nargs);
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < nargs; i++)
-        values[i] = args[i];
-    for (Py_ssize_t k = 0; k < keywords; k++) {
-        PyObject *key = PyTuple_GET_ITEM(kwnames, k);
-        int i = 0;
-        while (i < ARGUMENTS && key != argument_keys[i]) /* a keyword in a call is an interned constant */
-            i++;
-        for (int j = 0; i == ARGUMENTS && j < ARGUMENTS; j++)
-            if (PyUnicode_CompareWithASCIIString(key, argument_names[j]) == 0)
-                i = j;
-        if (i == ARGUMENTS) {
-            PyErr_Format(PyExc_TypeError, "phase() got an unexpected keyword argument %R", key);
-            return false;
-        }
-        if (values[i]) {
-            PyErr_Format(PyExc_TypeError, "phase() got multiple values for argument %R", key);
-            return false;
-        }
-        values[i] = args[nargs + k];
-    }
-    if (!values[0]) {
-        PyErr_SetString(PyExc_TypeError, "phase() missing required argument 'name'");
-        return false;
-    }
-    if (!PyUnicode_Check(values[0])) {
-        PyErr_Format(PyExc_TypeError, "phase name must be str, not %.100s", Py_TYPE(values[0])->tp_name);
-        return false;
-    }
-    out->flags = 0;
-    out->stride = 1;
-    if (values[1] && PyUnicode_Check(values[1])) {
-        if (PyUnicode_CompareWithASCIIString(values[1], "thread") != 0) {
-            PyErr_Format(PyExc_ValueError, "io must be True, False or 'thread', not %R", values[1]);
-            return false;
-        }
-        out->flags |= PHASE_IO | PHASE_IO_THREAD;
-    } else if (values[1]) {
-        int truth = PyObject_IsTrue(values[1]);
-        if (truth < 0)
-            return false;
-        out->flags |= truth ? PHASE_IO : 0;
-    }
-    if (values[2]) {
-        int truth = PyObject_IsTrue(values[2]);
-        if (truth < 0)
-            return false;
-        out->flags |= truth ? PHASE_SYNC : 0;
-    }
-    if (values[3]) {
-        double rate = PyFloat_AsDouble(values[3]);
-        if (rate == -1.0 && PyErr_Occurred())
-            return false;
-        if (!(rate > 0.0 && rate <= 1.0) || 1.0 / rate > 1e9) {
-            PyErr_Format(PyExc_ValueError, "sample must be in (0, 1], not %R", values[3]);
-            return false;
-        }
-        /* round(1 / rate) as Python rounds: a half to the even one. */
-        double exact = 1.0 / rate;
-        out->stride = (uint32_t)exact;
-        double rest = exact - out->stride;
-        out->stride += rest > 0.5 || (rest == 0.5 && out->stride % 2 == 1);
-        if (out->stride > 1)
-            out->flags |= PHASE_SAMPLE;
-    }
-    if (values[4]) {
-        int truth = PyObject_IsTrue(values[4]);
-        if (truth < 0)
-            return false;
-        out->flags |= truth ? PHASE_ASYNC : 0;
-    }
-    /* A str of a subclass has an address but not the identity of its text. */
-    out->name = PyUnicode_CheckExact(values[0]) ? Py_NewRef(values[0]) : PyUnicode_FromObject(values[0]);
-    return out->name != NULL;
-}
-
 static PyObject *phase_with_options(RecorderObject *recorder, bool dynamic, PyObject *const *args, Py_ssize_t nargs,
                                     PyObject *kwnames)
 {
-    phase_options options;
+    lpy_options options;
     PyObject *result;
 
-    if (!parse(args, nargs, kwnames, &options))
+    if (!lpy_parse_options(args, nargs, kwnames, &options))
         return NULL;
     if (!recorder || !recorder->session) {
         if (recorder)
@@ -785,16 +699,17 @@ PyObject *lpy_phase(RecorderObject *recorder, bool dynamic, PyObject *const *arg
 static int add_halves(PyTypeObject *type, PyObject *descriptor)
 {
     return PyObject_SetAttrString((PyObject *)type, "__enter__", descriptor) < 0 ||
-                   PyObject_SetAttrString((PyObject *)type, "__exit__", descriptor) < 0 ? -1 : 0;
+                   PyObject_SetAttrString((PyObject *)type, "__exit__", descriptor) < 0
+               ? -1
+               : 0;
 }
 #endif
 
 int lpy_phase_init(PyObject *module)
 {
     (void)module;
-    for (int i = 0; i < ARGUMENTS; i++)
-        if (!(argument_keys[i] = PyUnicode_InternFromString(argument_names[i])))
-            return -1;
+    if (lpy_arguments_init() < 0)
+        return -1;
     lpy.phase_type = (PyTypeObject *)PyType_FromSpec(&phase_spec);
     if (!lpy.phase_type || lpy_nothing_init() < 0)
         return -1;

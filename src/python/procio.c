@@ -12,10 +12,17 @@
 /* "rchar: N\nwchar: N\nsyscr: N\nsyscw: N\nread_bytes: N\nwrite_bytes: N\n…" */
 static bool parse(const char *text, ssize_t size, uint64_t io[LPY_IO_COUNT])
 {
-    static const struct { const char *key; size_t length; int into; } keys[] = {
-        {"rchar: ", 7, LPY_IO_READ_CHARS},        {"wchar: ", 7, LPY_IO_WRITE_CHARS},
-        {"syscr: ", 7, -1},                       {"syscw: ", 7, -1},
-        {"read_bytes: ", 12, LPY_IO_READ_BYTES},  {"write_bytes: ", 13, LPY_IO_WRITE_BYTES},
+    static const struct {
+        const char *key;
+        size_t length;
+        int into;
+    } keys[] = {
+        {"rchar: ", 7, LPY_IO_READ_CHARS},
+        {"wchar: ", 7, LPY_IO_WRITE_CHARS},
+        {"syscr: ", 7, -1},
+        {"syscw: ", 7, -1},
+        {"read_bytes: ", 12, LPY_IO_READ_BYTES},
+        {"write_bytes: ", 13, LPY_IO_WRITE_BYTES},
     };
     const char *at = text, *end = text + (size > 0 ? size : 0);
 
@@ -100,7 +107,8 @@ bool lpy_io_read(lpy_session *session, bool thread, uint64_t io[LPY_IO_COUNT])
         return ok;
     }
     /* In a forked child the open file is still the parent's, also before it records anything of its own. */
-    if (session->io_fd >= 0 && (session->io_generation != session->core->generation || lp_recorder_forked(session->core)))
+    if (session->io_fd >= 0 &&
+        (session->io_generation != session->core->generation || lp_recorder_forked(session->core)))
         lpy_io_close(session);
     for (int attempt = 0; attempt < 2 && !ok; attempt++) {
         if (session->io_fd >= 0) {

@@ -1,7 +1,6 @@
 /* Recorder: the C base of lineprofiler.accounting.Profiler. */
 #include <string.h>
 #include <unistd.h>
-#include <unistd.h>
 
 #include "python/convert.h"
 #include "python/lpy.h"
@@ -77,8 +76,7 @@ static PyObject *recorder_snapshot(PyObject *self, PyObject *unused)
     (void)unused;
     if (session && session->core->recording && !lp_recorder_forked(session->core)) {
         lpy_session_name_threads(session);
-        Py_BEGIN_ALLOW_THREADS
-        status = lpy_session_snapshot(session, false, false, &error);
+        Py_BEGIN_ALLOW_THREADS status = lpy_session_snapshot(session, false, false, &error);
         Py_END_ALLOW_THREADS
     }
     return PyBool_FromLong(status == LP_OK);
@@ -95,16 +93,12 @@ static PyObject *recorder_worker(PyObject *self, PyObject *unused)
     if (session && session->core->recording && !lp_recorder_forked(session->core)) {
         lp_status status;
         lpy_session_name_threads(session);
-        Py_BEGIN_ALLOW_THREADS
-        status = lpy_session_worker(session, &worker, &error);
-        Py_END_ALLOW_THREADS
-        if (status != LP_OK && recorder->session)
-            return lp_py_raise(status, &error);
+        Py_BEGIN_ALLOW_THREADS status = lpy_session_worker(session, &worker, &error);
+        Py_END_ALLOW_THREADS if (status != LP_OK && recorder->session) return lp_py_raise(status, &error);
     }
     /* Another thread is closing it: its figures are there in a moment. */
     while (!worker && recorder->past && recorder->past->closing && !lp_recorder_forked(recorder->past->core)) {
-        Py_BEGIN_ALLOW_THREADS
-        usleep(100);
+        Py_BEGIN_ALLOW_THREADS usleep(100);
         Py_END_ALLOW_THREADS
     }
     if (!worker && recorder->past && recorder->past->last)
@@ -187,7 +181,8 @@ static PyObject *get_last_error(PyObject *self, void *unused)
 static PyObject *get_segment(PyObject *self, void *unused)
 {
     lpy_session *session = self_of(self)->session;
-    const char *path = session && session->core->recording && !lp_recorder_forked(session->core) ? session->core->segment.path : "";
+    const char *path =
+        session && session->core->recording && !lp_recorder_forked(session->core) ? session->core->segment.path : "";
 
     (void)unused;
     return PyUnicode_DecodeFSDefault(path);
@@ -223,11 +218,14 @@ static PyMethodDef recorder_methods[] = {
     {"phase", (PyCFunction)(void (*)(void))recorder_phase, METH_FASTCALL | METH_KEYWORDS,
      "phase($self, name, io=False, sync=False, sample=1.0, async_work=False)\n--\n\n"
      "A region of the program: `with profiler.phase(\"step\"):`, or a decorator.\n\n"
-     "io=True reads the process's byte counters (/proc/self/io) at both ends, io=\"thread\" those of the thread; sync=True waits\n"
-     "for the GPU at both ends; sample=1/n measures every n-th entry with all below it and scales; async_work=True marks the\n"
+     "io=True reads the process's byte counters (/proc/self/io) at both ends, io=\"thread\" those of the thread; "
+     "sync=True waits\n"
+     "for the GPU at both ends; sample=1/n measures every n-th entry with all below it and scales; async_work=True "
+     "marks the\n"
      "time as submission time. ValueError for a rate outside (0, 1], TypeError for a name that is no str."},
     {"count", (PyCFunction)(void (*)(void))recorder_count, METH_FASTCALL | METH_KEYWORDS,
-     "count($self, name, n=1)\n--\n\nAdds the integer n to a counter of the innermost open phase of this task or thread.\n\n"
+     "count($self, name, n=1)\n--\n\nAdds the integer n to a counter of the innermost open phase of this task or "
+     "thread.\n\n"
      "TypeError for floats and texts, OverflowError beyond 64 bits."},
     {"current_phase", recorder_current, METH_NOARGS,
      "current_phase($self)\n--\n\nThe caller's innermost open phase as \"a/b/c\", \"\" if none."},

@@ -17,6 +17,14 @@ static inline lp_thread *lpy_thread(lp_recorder *core, PyObject *context)
     return th;
 }
 
+/* arguments.c: false with an exception (TypeError, ValueError for a rate outside (0, 1]). */
+typedef struct lpy_options {
+    PyObject *name; /* exact str; new reference */
+    uint32_t flags, stride;
+} lpy_options;
+bool lpy_parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, lpy_options *out);
+int lpy_arguments_init(void);
+
 /* _decorate.decorate(owner or None, function, name, (io, sync, sample, async_work)). */
 PyObject *lpy_decorate(RecorderObject *owner, PyObject *function, PyObject *name, uint32_t flags, uint32_t stride);
 

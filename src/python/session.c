@@ -129,9 +129,11 @@ static bool open_segment(void *user, lp_recorder *core)
     }
     if (!session->private)
         describe(session);
-    snprintf(run, sizeof run, "%.*s", (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
+    snprintf(run, sizeof run, "%.*s",
+             (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
              session->id.run_id.data);
-    snprintf(name, sizeof name, "%lld_%.8s.seg", (long long)session->id.pid, session->id.uuid.size >= 8 ? session->id.uuid.data : "00000000");
+    snprintf(name, sizeof name, "%lld_%.8s.seg", (long long)session->id.pid,
+             session->id.uuid.size >= 8 ? session->id.uuid.data : "00000000");
     lp_status status = LP_OK;
     /* Another process that ends may remove the folder, empty for a moment, between our open and our first file. */
     for (int attempt = 0; attempt < 5; attempt++) {
@@ -388,7 +390,8 @@ static uint32_t pairs_of(lp_arena *arena, PyObject *list, lp_pair **pairs)
     for (Py_ssize_t i = 0; *pairs && i < size; i++) {
         PyObject *pair = PyList_GET_ITEM(list, i);
         if (PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2)
-            (*pairs)[count++] = (lp_pair){text_of(arena, PyTuple_GET_ITEM(pair, 0)), text_of(arena, PyTuple_GET_ITEM(pair, 1))};
+            (*pairs)[count++] =
+                (lp_pair){text_of(arena, PyTuple_GET_ITEM(pair, 0)), text_of(arena, PyTuple_GET_ITEM(pair, 1))};
     }
     return count;
 }
@@ -434,7 +437,8 @@ static void identity_from(lpy_session *session, PyObject *config)
     id->run_id = text_of(arena, item(config, "run_id"));
     id->role = text_of(arena, item(config, "role"));
     id->python = text_of(arena, item(config, "python"));
-    id->source_commit = id->source_diff = id->job_id = id->launcher = id->host = id->boot_id = id->uuid = id->platform = (lp_str){"", 0};
+    id->source_commit = id->source_diff = id->job_id = id->launcher = id->host = id->boot_id = id->uuid = id->platform =
+        (lp_str){"", 0};
     if (started) {
         id->run_started_ns = PyLong_AsUnsignedLongLong(started);
         if (PyErr_Occurred())
@@ -465,9 +469,15 @@ lpy_session *lpy_session_open(PyObject *config)
     static const char *const cpus[] = {"none", "rseq", "perf", "syscall"};
     static bool at_exit;
     lpy_session *session = calloc(1, sizeof *session);
-    lp_hooks hooks = {session, open_segment, overdue, lpy_contexts_have_parents ? lpy_context_around_hook : NULL,
-                      lpy_context_runs_task_hook, lpy_context_has_task_hook, thread_name};
-    PyObject *run_dir = item(config, "run_dir"), *interval = item(config, "snapshot_interval_s"), *source = item(config, "source");
+    lp_hooks hooks = {session,
+                      open_segment,
+                      overdue,
+                      lpy_contexts_have_parents ? lpy_context_around_hook : NULL,
+                      lpy_context_runs_task_hook,
+                      lpy_context_has_task_hook,
+                      thread_name};
+    PyObject *run_dir = item(config, "run_dir"), *interval = item(config, "snapshot_interval_s"),
+             *source = item(config, "source");
     PyObject *bytes = NULL, *cuda = item(config, "cuda_sync");
 
     if (!session)
@@ -505,7 +515,8 @@ lpy_session *lpy_session_open(PyObject *config)
     session->core->enabled = true;
     session->core->measure_cpu = truth_of(config, "measure_cpu", true);
     session->core->thread_names = truth_of(config, "thread_names", false);
-    session->core->cpu = session->core->measure_cpu ? lp_cpu_choose(forced_by("LINEPROFILER_CPU", cpus, 4)) : LP_CPU_NONE;
+    session->core->cpu =
+        session->core->measure_cpu ? lp_cpu_choose(forced_by("LINEPROFILER_CPU", cpus, 4)) : LP_CPU_NONE;
     if (!session->private)
         lpy_own_cost(session->core->measure_cpu, &session->own_cost_ps, &session->own_count_cost_ps);
     if (!source && !session->private) {
@@ -568,7 +579,8 @@ static void finish(lpy_session *session, bool keep)
     pthread_mutex_unlock(&session->reading);
     if (!session->private) {
         char run[80];
-        snprintf(run, sizeof run, "%.*s", (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
+        snprintf(run, sizeof run, "%.*s",
+                 (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
                  session->id.run_id.data);
         /* The collector is about to do the same; but this process may be the last of a container that ends with it. */
         lp_place_settle(session->run_dir, run, COLLECTOR_WAIT_MS, &error);
@@ -582,10 +594,8 @@ void lpy_session_close(lpy_session *session)
 {
     lpy_session_name_threads(session);
     session->closing = true;
-    Py_BEGIN_ALLOW_THREADS
-    finish(session, true);
-    Py_END_ALLOW_THREADS
-    session->closing = false;
+    Py_BEGIN_ALLOW_THREADS finish(session, true);
+    Py_END_ALLOW_THREADS session->closing = false;
 }
 
 void lpy_sessions_end(void)

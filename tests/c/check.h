@@ -159,10 +159,10 @@ static inline bool check_str_(const char *a, const char *b, const char *file, in
         if (!check_true_((cond), __FILE__, __LINE__, "required: " #cond))                                              \
             return;                                                                                                    \
     } while (0)
-#define CHECK_EQ(a, b)              ((void)check_eq_(CHECK_INT_(a), CHECK_INT_(b), __FILE__, __LINE__, #a " == " #b))
+#define CHECK_EQ(a, b) ((void)check_eq_(CHECK_INT_(a), CHECK_INT_(b), __FILE__, __LINE__, #a " == " #b))
 #define CHECK_NEAR(a, b, tolerance) ((void)check_near_((a), (b), (tolerance), __FILE__, __LINE__, #a " near " #b))
-#define CHECK_STR(a, b)             ((void)check_str_((a), (b), __FILE__, __LINE__, #a " is " #b))
-#define CHECK_MEM(a, b, len)        ((void)check_mem_((a), (len), (b), (len), __FILE__, __LINE__, #a " is " #b))
+#define CHECK_STR(a, b) ((void)check_str_((a), (b), __FILE__, __LINE__, #a " is " #b))
+#define CHECK_MEM(a, b, len) ((void)check_mem_((a), (len), (b), (len), __FILE__, __LINE__, #a " is " #b))
 
 static inline void check_run_(void (*test)(void), const char *name)
 {

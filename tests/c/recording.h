@@ -27,10 +27,22 @@ static inline const void *context(unsigned number)
 
 static inline void recording_identity(lp_segment *segment)
 {
-    lp_identity id = {.host = {"host", 4}, .boot_id = {"boot", 4}, .uuid = {"0123456789abcdef0123456789abcdef", 32}, .pid = getpid(),
-                      .run_id = {"run", 3}, .role = {"main", 4}, .rank = LP_UNKNOWN_I64, .local_rank = LP_UNKNOWN_I64,
-                      .world_size = LP_UNKNOWN_I64, .source_dirty = LP_UNKNOWN_I64, .job_id = {"", 0}, .launcher = {"", 0},
-                      .python = {"", 0}, .platform = {"", 0}, .source_commit = {"", 0}, .source_diff = {"", 0}};
+    lp_identity id = {.host = {"host", 4},
+                      .boot_id = {"boot", 4},
+                      .uuid = {"0123456789abcdef0123456789abcdef", 32},
+                      .pid = getpid(),
+                      .run_id = {"run", 3},
+                      .role = {"main", 4},
+                      .rank = LP_UNKNOWN_I64,
+                      .local_rank = LP_UNKNOWN_I64,
+                      .world_size = LP_UNKNOWN_I64,
+                      .source_dirty = LP_UNKNOWN_I64,
+                      .job_id = {"", 0},
+                      .launcher = {"", 0},
+                      .python = {"", 0},
+                      .platform = {"", 0},
+                      .source_commit = {"", 0},
+                      .source_diff = {"", 0}};
     lp_buffer bytes = {0};
 
     if (lp_identity_encode(&id, &bytes) == LP_OK) {
@@ -116,7 +128,8 @@ static inline lp_worker *recording_read(lp_recorder *recorder)
     lp_error error = {0};
 
     lp_recorder_moment(recorder, &now);
-    if (lp_segment_read_memory(recorder->segment.base, lp_segment_header(&recorder->segment)->used, &now, &worker, &error) != LP_OK)
+    if (lp_segment_read_memory(recorder->segment.base, lp_segment_header(&recorder->segment)->used, &now, &worker,
+                               &error) != LP_OK)
         fprintf(stderr, "# %s\n", error.text);
     return worker;
 }

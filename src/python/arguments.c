@@ -1,0 +1,98 @@
+/* The arguments of phase(): name, io=False, sync=False, sample=1.0, async_work=False. */
+#include "python/scope.h"
+
+static const char *const argument_names[] = {"name", "io", "sync", "sample", "async_work"};
+enum { ARGUMENTS = 5 };
+static PyObject *argument_keys[ARGUMENTS];
+
+bool lpy_parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, lpy_options *out)
+{
+    PyObject *values[ARGUMENTS] = {NULL};
+    Py_ssize_t keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+
+    if (nargs > ARGUMENTS) {
+        PyErr_Format(PyExc_TypeError, "phase() takes at most %d arguments (%zd given)", ARGUMENTS, nargs);
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < nargs; i++)
+        values[i] = args[i];
+    for (Py_ssize_t k = 0; k < keywords; k++) {
+        PyObject *key = PyTuple_GET_ITEM(kwnames, k);
+        int i = 0;
+        while (i < ARGUMENTS && key != argument_keys[i]) /* a keyword in a call is an interned constant */
+            i++;
+        for (int j = 0; i == ARGUMENTS && j < ARGUMENTS; j++)
+            if (PyUnicode_CompareWithASCIIString(key, argument_names[j]) == 0)
+                i = j;
+        if (i == ARGUMENTS) {
+            PyErr_Format(PyExc_TypeError, "phase() got an unexpected keyword argument %R", key);
+            return false;
+        }
+        if (values[i]) {
+            PyErr_Format(PyExc_TypeError, "phase() got multiple values for argument %R", key);
+            return false;
+        }
+        values[i] = args[nargs + k];
+    }
+    if (!values[0]) {
+        PyErr_SetString(PyExc_TypeError, "phase() missing required argument 'name'");
+        return false;
+    }
+    if (!PyUnicode_Check(values[0])) {
+        PyErr_Format(PyExc_TypeError, "phase name must be str, not %.100s", Py_TYPE(values[0])->tp_name);
+        return false;
+    }
+    out->flags = 0;
+    out->stride = 1;
+    if (values[1] && PyUnicode_Check(values[1])) {
+        if (PyUnicode_CompareWithASCIIString(values[1], "thread") != 0) {
+            PyErr_Format(PyExc_ValueError, "io must be True, False or 'thread', not %R", values[1]);
+            return false;
+        }
+        out->flags |= PHASE_IO | PHASE_IO_THREAD;
+    } else if (values[1]) {
+        int truth = PyObject_IsTrue(values[1]);
+        if (truth < 0)
+            return false;
+        out->flags |= truth ? PHASE_IO : 0;
+    }
+    if (values[2]) {
+        int truth = PyObject_IsTrue(values[2]);
+        if (truth < 0)
+            return false;
+        out->flags |= truth ? PHASE_SYNC : 0;
+    }
+    if (values[3]) {
+        double rate = PyFloat_AsDouble(values[3]);
+        if (rate == -1.0 && PyErr_Occurred())
+            return false;
+        if (!(rate > 0.0 && rate <= 1.0) || 1.0 / rate > 1e9) {
+            PyErr_Format(PyExc_ValueError, "sample must be in (0, 1], not %R", values[3]);
+            return false;
+        }
+        /* round(1 / rate) as Python rounds: a half to the even one. */
+        double exact = 1.0 / rate;
+        out->stride = (uint32_t)exact;
+        double rest = exact - out->stride;
+        out->stride += rest > 0.5 || (rest == 0.5 && out->stride % 2 == 1);
+        if (out->stride > 1)
+            out->flags |= PHASE_SAMPLE;
+    }
+    if (values[4]) {
+        int truth = PyObject_IsTrue(values[4]);
+        if (truth < 0)
+            return false;
+        out->flags |= truth ? PHASE_ASYNC : 0;
+    }
+    /* A str of a subclass has an address but not the identity of its text. */
+    out->name = PyUnicode_CheckExact(values[0]) ? Py_NewRef(values[0]) : PyUnicode_FromObject(values[0]);
+    return out->name != NULL;
+}
+
+int lpy_arguments_init(void)
+{
+    for (int i = 0; i < ARGUMENTS; i++)
+        if (!(argument_keys[i] = PyUnicode_InternFromString(argument_names[i])))
+            return -1;
+    return 0;
+}
