@@ -41,13 +41,18 @@ static void reset_descriptors(int keep)
 
 static void reset_signals(void)
 {
-    sigset_t none;
+    sigset_t ours;
 
     for (int number = 1; number < NSIG; number++)
         signal(number, SIG_DFL); /* those that cannot be set have no handler */
     signal(SIGPIPE, SIG_IGN);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    /* Those that are read by signalfd stay blocked all the time: one that comes before it is open must not end us. */
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGTERM);
+    sigaddset(&ours, SIGHUP);
+    sigaddset(&ours, SIGINT);
+    sigaddset(&ours, SIGCHLD);
+    sigprocmask(SIG_SETMASK, &ours, NULL);
 }
 
 static void reset_limits(void)
