@@ -43,10 +43,10 @@ def run_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    """A folder and shared memory for recorded programs."""
+def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """A folder and shared memory for recorded programs; COLLECTOR = False in a module: they run without a collector."""
     shm = Path(shared_folder())
-    made = Stage(tmp_path, shm)
+    made = Stage(tmp_path, shm, collector=getattr(request.module, "COLLECTOR", True))
     yield made
     made.close()
     shutil.rmtree(shm)

@@ -24,7 +24,7 @@
 #include "core/hist.h"
 
 #define LP_SEG_MAGIC 0x0a1a0d47455350ull /* "PSEG\r\x1a\n\0": text-mode copies show */
-#define LP_SEG_LAYOUT 1u
+#define LP_SEG_LAYOUT 2u
 #define LP_SEG_ORDER 0x01020304u
 #define LP_SEG_HEADER 4096u
 #define LP_SEG_START (64u << 10) /* bytes populated at creation */
@@ -84,7 +84,7 @@ typedef struct lp_seg_header {
     uint32_t state;        /* lp_seg_state */
     uint64_t capacity;     /* bytes reserved; the file's size */
     uint64_t used;         /* bytes of header and published blocks; release */
-    uint32_t generation;   /* of the last snapshot that this process wrote */
+    uint32_t generation;   /* of the last snapshot: stored by who writes one, the process or its collector */
     uint32_t measure_cpu;  /* 0: measure_cpu=False */
     uint32_t thread_names; /* 1: threads are the first level of the tree */
     uint32_t place;        /* lp_seg_place of core/segment.h */
@@ -99,6 +99,9 @@ typedef struct lp_seg_header {
     uint64_t own_cost_ps, own_count_cost_ps;
     lp_seg_clock clock;
     lp_seg_health health;
+    uint64_t snapshot_ns;  /* interval between snapshots of the living process, 0 = none */
+    uint64_t closing;      /* 1: the final snapshot is being written; stored before its generation is taken */
+    uint64_t time_ns;      /* inode of the writer's time namespace: pid_start and mono_ns are of its clocks; 0 unknown */
 } lp_seg_header;
 _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER, "the header has one page");
 

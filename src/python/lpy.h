@@ -21,6 +21,9 @@ typedef struct lpy_session {
     lp_recorder *core;
     struct lpy_session *next; /* all sessions of the process */
     char *run_dir;            /* absolute; owned */
+    char *directory;          /* working directory at the start, NULL unknown; owned */
+    bool wants_collector;
+    uint64_t time_ns; /* inode of the time namespace */
     lp_arena *arena;          /* of `id` */
     lp_identity id;           /* of this process; in a child described anew */
     uint64_t snapshot_ns;     /* interval, 0 = none periodic */

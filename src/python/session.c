@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
+#include "collector/start.h"
 #include "core/cputime.h"
 #include "python/lpy.h"
 #include "python/names.h"
@@ -15,6 +17,9 @@
 #include "store/place.h"
 #include "store/segment_read.h"
 #include "store/snapshot.h"
+#include "store/source_facts.h"
+
+#define COLLECTOR_WAIT_MS 200
 
 static lpy_session *sessions;
 
@@ -63,6 +68,52 @@ static void set_due(lpy_session *session)
     atomic_store(&session->core->due, due);
 }
 
+/* ---- the collector ------------------------------------------------------------------------------------------------ */
+
+/* Sees to it that a collector is beside the run. false: there is none, and this process writes its own snapshots. After the
+ * segment has its name and its lock (see lp_collector_ensure); without the GIL is fine. */
+static bool ensure_collector(lpy_session *session)
+{
+    lp_error error = {0}; /* without one nothing is lost, so it is no trouble of the run's */
+
+    if (!session->wants_collector || !session->folder[0] || !session->id.run_dir_ino)
+        return false;
+    bool ask_git = session->id.source_commit.size && !session->id.source_extra_count && session->directory;
+    lp_collector_request request = {.folder = session->folder,
+                                    .run_dir = session->run_dir,
+                                    .run_dir_dev = session->id.run_dir_dev,
+                                    .run_dir_ino = session->id.run_dir_ino,
+                                    .source = ask_git ? session->directory : ""};
+    return lp_collector_ensure(&request, &error) == LP_OK;
+}
+
+/* What git has told the collector, into what this process writes itself. */
+static void add_source_facts(const lpy_session *session, lp_worker *worker)
+{
+    lp_source_facts facts;
+
+    if (!session->folder[0] || worker->id.source_dirty != LP_UNKNOWN_I64 || worker->id.source_commit.size == 0)
+        return;
+    int folder = open(session->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return;
+    if (lp_source_facts_read(folder, &facts) == LP_OK)
+        lp_source_facts_apply(&facts, worker->arena, &worker->id);
+    close(folder);
+}
+
+/* LINEPROFILER_COLLECTOR=0, and where nothing periodic is asked for, no process is started. */
+static bool wants_collector(bool periodic)
+{
+    static const char *const off[] = {"0", "false", "no", "off"};
+    const char *value = getenv("LINEPROFILER_COLLECTOR");
+
+    for (size_t i = 0; value && i < sizeof off / sizeof *off; i++)
+        if (strcasecmp(value, off[i]) == 0)
+            return false;
+    return periodic;
+}
+
 /* Makes the segment of this process: the core's `open` hook, also called in a forked child. */
 static bool open_segment(void *user, lp_recorder *core)
 {
@@ -108,6 +159,8 @@ static bool open_segment(void *user, lp_recorder *core)
     header->run_dir_ino = session->id.run_dir_ino;
     header->own_cost_ps = session->own_cost_ps;
     header->own_count_cost_ps = session->own_count_cost_ps;
+    header->snapshot_ns = session->snapshot_ns;
+    header->time_ns = session->time_ns;
     publish_identity(session);
     if (lp_recorder_begin(core) != LP_OK) {
         lp_segment_close(&core->segment, false);
@@ -117,6 +170,7 @@ static bool open_segment(void *user, lp_recorder *core)
     session->generation = 0;
     session->write_failures = 0;
     set_due(session);
+    ensure_collector(session);
     return true;
 }
 
@@ -152,10 +206,18 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
     lp_status status = read_worker(session, &worker, error);
 
     if (status == LP_OK) {
-        worker->generation = ++session->generation;
+        /* The collector numbers on from the header, too, and this process must stay ahead of it: the greatest is the newest. */
+        lp_seg_header *header = lp_segment_header(&session->core->segment);
+        uint32_t *shared = &header->generation;
+        if (final) /* first, so that the collector either sees it or takes a number that is not greater than ours */
+            __atomic_store_n(&header->closing, 1, __ATOMIC_SEQ_CST);
+        uint32_t last = __atomic_load_n(shared, __ATOMIC_RELAXED);
+        session->generation = (last > session->generation ? last : session->generation) + 1;
+        __atomic_store_n(shared, session->generation, __ATOMIC_RELAXED);
+        worker->generation = session->generation;
         worker->final = final;
         worker->unclean = false;
-        lp_segment_header(&session->core->segment)->generation = session->generation;
+        add_source_facts(session, worker);
         status = lp_snapshot_write(session->run_dir, worker, sync, error);
         lp_worker_free(worker);
     }
@@ -205,8 +267,11 @@ static void overdue(void *user, lp_recorder *core)
     (void)core;
     lpy_session_name_threads(session);
     /* Other threads run on while the disk works; they record into their own arenas. */
-    Py_BEGIN_ALLOW_THREADS lpy_session_snapshot(session, false, false, &error);
-    Py_END_ALLOW_THREADS set_due(session);
+    Py_BEGIN_ALLOW_THREADS
+    if (!ensure_collector(session))
+        lpy_session_snapshot(session, false, false, &error);
+    Py_END_ALLOW_THREADS
+    set_due(session);
 }
 
 /* threading._active, borrowed from the module; NULL without an exception. threading.current_thread() would invent a thread object
@@ -455,11 +520,12 @@ lpy_session *lpy_session_open(PyObject *config)
     if (!session->private)
         lpy_own_cost(session->core->measure_cpu, &session->own_cost_ps, &session->own_count_cost_ps);
     if (!source && !session->private) {
-        char *here = getcwd(NULL, 0);
-        if (here)
-            lp_describe_source(session->arena, here, &session->id);
-        free(here);
+        session->directory = getcwd(NULL, 0);
+        if (session->directory)
+            lp_describe_source(session->arena, session->directory, &session->id);
     }
+    session->wants_collector = !session->private && wants_collector(session->snapshot_ns || item(config, "sample_interval_s"));
+    session->time_ns = lp_describe_time_ns();
     if (!open_segment(session, session->core)) {
         PyErr_Format(PyExc_MemoryError, "no memory for recording: %s", session->error);
         goto failed;
@@ -476,6 +542,7 @@ failed:
     if (session->core)
         session->core->enabled = false; /* a core is never freed: see lp_recorder_new */
     lp_arena_free(session->arena);
+    free(session->directory);
     free(session->run_dir);
     free(session);
     return NULL;
@@ -515,9 +582,10 @@ static void finish(lpy_session *session, bool keep)
         snprintf(run, sizeof run, "%.*s",
                  (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
                  session->id.run_id.data);
-        lp_place_adopt(session->run_dir, run, NULL, &error);
+        /* The collector is about to do the same; but this process may be the last of a container that ends with it. */
+        lp_place_settle(session->run_dir, run, COLLECTOR_WAIT_MS, &error);
         if (session->folder[0])
-            rmdir(session->folder); /* the last process of the run; others find it not empty */
+            rmdir(session->folder); /* the last process of the run; others, or a collector, find it not empty */
     }
     errno = saved;
 }

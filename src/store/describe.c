@@ -19,7 +19,8 @@
 #include "store/files.h"
 #include "store/internal.h"
 
-int64_t lp_describe_pid_start(int64_t pid)
+/* Start time and state letter of a process; LP_UNKNOWN_I64 if there is none. */
+static int64_t read_stat(int64_t pid, char *state)
 {
     char path[40], text[1024];
     int saved = errno;
@@ -29,6 +30,7 @@ int64_t lp_describe_pid_start(int64_t pid)
     if (pid > 0 && lp__read_text(AT_FDCWD, path, text, sizeof text - 1) > 0) {
         /* field 2 is the command in parentheses and may hold any of them */
         const char *at = strrchr(text, ')');
+        *state = at && at[1] ? at[2] : '\0';
         for (int field = 2; at && field < 22; field++) {
             at = strchr(at, ' ');
             at = at ? at + 1 : NULL;
@@ -38,6 +40,18 @@ int64_t lp_describe_pid_start(int64_t pid)
     }
     errno = saved;
     return start;
+}
+
+int64_t lp_describe_pid_start(int64_t pid)
+{
+    char state;
+    return read_stat(pid, &state);
+}
+
+bool lp_describe_pid_runs(int64_t pid, int64_t start)
+{
+    char state;
+    return read_stat(pid, &state) == start && state != 'Z' && state != 'X';
 }
 
 static uint64_t namespace_inode(const char *path)
@@ -270,4 +284,12 @@ lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id)
     id->run_dir_ino = known ? (uint64_t)st.st_ino : 0;
     errno = saved;
     return LP_OK;
+}
+
+uint64_t lp_describe_time_ns(void)
+{
+    int saved = errno;
+    uint64_t inode = namespace_inode("/proc/self/ns/time");
+    errno = saved;
+    return inode;
 }

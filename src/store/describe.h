@@ -12,6 +12,10 @@ lp_status lp_describe_process(lp_arena *arena, lp_identity *id);
  * (gitdir files, commondir), detached heads, sha1 and sha256. */
 lp_status lp_describe_source(lp_arena *arena, const char *directory, lp_identity *id);
 lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id); /* device and inode */
+/* A process of this pid and start time runs: it is no zombie, whose parent may take its time. Of one thread: the state is that of
+ * the first. */
+bool lp_describe_pid_runs(int64_t pid, int64_t start);
 int64_t lp_describe_pid_start(int64_t pid); /* /proc/<pid>/stat field 22, LP_UNKNOWN_I64 if gone */
+uint64_t lp_describe_time_ns(void); /* inode of the time namespace, 0 unknown; keeps errno */
 
 #endif

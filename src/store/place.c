@@ -16,10 +16,12 @@
 #include <unistd.h>
 
 #include "core/layout.h"
+#include "store/election.h"
 #include "store/files.h"
 #include "store/folders.h"
 #include "store/segment.h"
 #include "store/snapshot.h"
+#include "store/source_facts.h"
 
 #define LEFTOVER_S 60       /* a file that has been without a header for so long belongs to nobody */
 #define EMPTY_FOLDER_S 3600 /* and a folder that nothing was made in or removed from */
@@ -192,19 +194,18 @@ typedef struct adoption {
     const char *run_dir;
     uint64_t dev, ino; /* of it */
     unsigned count;
+    unsigned busy; /* dead, but somebody else is just adopting it */
     lp_error *error; /* the first failure is kept */
     lp_status status;
 } adoption;
 
-/* Only one process at a time looks at a segment with the intent to remove it. */
-static bool claim(int fd)
+bool lp__segment_claim(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
-/* Still the file of that name? Another adopter may have removed it between our open and our claim. */
-static bool is_still(int dirfd, const char *name, dev_t dev, ino_t ino)
+bool lp__segment_is_still(int dirfd, const char *name, dev_t dev, ino_t ino)
 {
     struct stat st;
     return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == dev && st.st_ino == ino;
@@ -228,6 +229,9 @@ static lp_status adopt(adoption *a, int dirfd, const char *name, int fd, const c
     if (status != LP_OK)
         return status;
     worker->generation++;
+    lp_source_facts facts;
+    if (lp_source_facts_read(dirfd, &facts) == LP_OK)
+        lp_source_facts_apply(&facts, worker->arena, &worker->id);
     status = lp_snapshot_write(a->run_dir, worker, true, error);
     lp_worker_free(worker);
     if (status == LP_OK) {
@@ -254,7 +258,11 @@ static void look_at(adoption *a, int dirfd, const char *folder, const char *name
     if (status == LP_OK && state != LP_SEG_CREATING &&
         (head->id.run_dir_dev != a->dev || head->id.run_dir_ino != a->ino))
         goto done; /* of another run directory */
-    if (!claim(fd) || !is_still(dirfd, name, dev, ino))
+    if (!lp__segment_claim(fd)) {
+        a->busy += name[0] != '.' && status == LP_OK && !lp__segment_has_owner(fd);
+        goto done;
+    }
+    if (!lp__segment_is_still(dirfd, name, dev, ino)) /* adopted between our open and our claim */
         goto done;
     if (status == LP_OK && state == LP_SEG_CREATING) {
         if (!lp__segment_has_owner(fd))
@@ -297,11 +305,12 @@ static bool adopt_folder(void *user, int dirfd, const char *path)
             look_at(user, dirfd, path, entry->d_name);
     if (list)
         closedir(list);
+    lp_election_tidy(dirfd, path);
     remove_empty(dirfd, path);
     return true;
 }
 
-lp_status lp_place_adopt(const char *run_dir, const char *run_id, unsigned *adopted, lp_error *error)
+static lp_status adopt_all(const char *run_dir, const char *run_id, unsigned *adopted, unsigned *busy, lp_error *error)
 {
     struct stat st;
     int saved = errno;
@@ -316,6 +325,28 @@ lp_status lp_place_adopt(const char *run_dir, const char *run_id, unsigned *adop
     }
     if (adopted)
         *adopted = a.count;
+    *busy = a.busy;
     errno = saved;
     return a.status;
+}
+
+lp_status lp_place_adopt(const char *run_dir, const char *run_id, unsigned *adopted, lp_error *error)
+{
+    unsigned busy;
+    return adopt_all(run_dir, run_id, adopted, &busy, error);
+}
+
+lp_status lp_place_settle(const char *run_dir, const char *run_id, unsigned limit_ms, lp_error *error)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+    int saved = errno;
+    unsigned busy, waited = 0;
+    lp_status status = adopt_all(run_dir, run_id, NULL, &busy, error);
+
+    for (; busy && waited < limit_ms; waited += 5) {
+        nanosleep(&pause, NULL);
+        status = adopt_all(run_dir, run_id, NULL, &busy, error);
+    }
+    errno = saved;
+    return status;
 }

@@ -2,6 +2,8 @@
 #ifndef LP_STORE_SEGMENT_H
 #define LP_STORE_SEGMENT_H
 
+#include <sys/types.h>
+
 #include "store/model.h"
 #include "store/segment_image.h"
 
@@ -15,5 +17,10 @@ lp_status lp__segment_read(int fd, const char *name, bool living, lp_worker **wo
 lp_status lp__segment_head(int fd, const char *name, lp_worker **worker, uint32_t *state, lp_error *error);
 /* Decodes the identity block of the image's source into worker->id. */
 lp_status lp__segment_identity(const lp__image *image, const lp_seg_header *header, lp_worker *worker, lp_error *error);
+/* Only one process at a time looks at a segment with the intent to remove it: an open-file-description lock, until `fd` is
+ * closed. false: another does. */
+bool lp__segment_claim(int fd);
+/* Still the file of that name? */
+bool lp__segment_is_still(int dirfd, const char *name, dev_t dev, ino_t ino);
 
 #endif

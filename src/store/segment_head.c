@@ -104,29 +104,33 @@ lp_status lp__segment_head(int fd, const char *name, lp_worker **worker, uint32_
 }
 
 /* Is there a process `pid` of this start time? Unknown (another pid namespace, no /proc) counts as yes: the lock has
- * said so before. */
-static bool has_process(const lp_identity *id)
+ * said so before. In another time namespace the kernel shows start times moved by that one's offset. */
+static bool has_process(const lp_identity *id, uint64_t time_ns)
 {
     struct stat st;
 
     if (id->pid <= 0 || id->pid_ns == 0 || stat("/proc/self/ns/pid", &st) != 0 || (uint64_t)st.st_ino != id->pid_ns)
         return true;
     int64_t start = lp_describe_pid_start(id->pid);
-    return start != LP_UNKNOWN_I64 && (id->pid_start <= 0 || start == id->pid_start);
+    bool comparable = stat("/proc/self/ns/time", &st) != 0 || time_ns == 0 || (uint64_t)st.st_ino == time_ns;
+    return start != LP_UNKNOWN_I64 && (id->pid_start <= 0 || start == id->pid_start || !comparable);
 }
 
 bool lp__segment_has_owner(int fd)
 {
+    lp__image image = {.fd = fd, .name = ""};
     int saved = errno;
     bool owner = true;
+    lp_seg_header header;
     lp_worker *worker = NULL;
     uint32_t state;
 
     if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
         flock(fd, LOCK_UN);
         owner = false;
-    } else if (lp__segment_head(fd, "", &worker, &state, NULL) == LP_OK) {
-        owner = has_process(&worker->id);
+    } else if (lp__image_header(&image, &header, NULL) == LP_OK &&
+               lp__segment_head(fd, "", &worker, &state, NULL) == LP_OK) {
+        owner = has_process(&worker->id, header.time_ns);
     }
     lp_worker_free(worker);
     errno = saved;

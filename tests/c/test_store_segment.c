@@ -375,7 +375,7 @@ static void wrong_headers_are_refused(void)
     } while (0)
     REFUSED(h->magic ^= 1, LP_E_FOREIGN);
     REFUSED(h->order = 0x04030201, LP_E_FOREIGN);
-    REFUSED(h->layout = 2, LP_E_VERSION);
+    REFUSED(h->layout = LP_SEG_LAYOUT + 1, LP_E_VERSION);
     REFUSED(h->layout = 0, LP_E_DAMAGED);
     REFUSED(h->used = BUILDER_SIZE + 1, LP_E_DAMAGED);
     REFUSED((h->used = BUILDER_SIZE * 2, h->capacity = BUILDER_SIZE * 2), LP_E_TRUNCATED);

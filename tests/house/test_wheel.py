@@ -35,6 +35,7 @@ def test_wheel_holds_our_files_only(installed: importlib.metadata.Distribution) 
         if p.is_file() and p.name != "meson.build" and "__pycache__" not in p.parts
     }
     ours.add(PurePosixPath(f"lineprofiler/_lineprofiler{SUFFIX}"))
+    ours.add(PurePosixPath("lineprofiler/lineprofiler-collector"))
     scripts = {f for f in package if f.parts[-2:-1] == ("bin",)}
     assert {f.name for f in scripts} == {"lineprofiler"}
     assert package - scripts == ours

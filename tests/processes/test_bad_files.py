@@ -14,13 +14,16 @@ from pathlib import Path
 import pytest
 from lpstage import Stage, shared_folder
 
+# What is on the disk is this file's matter, not who wrote it when.
+COLLECTOR = False
+
 # ---- files of a run directory ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A run of three workers, as snapshots: parent 1 `a`, children 2 and 3."""
-    stage = Stage(tmp_path_factory.mktemp("three"), Path(shared_folder()))
+    stage = Stage(tmp_path_factory.mktemp("three"), Path(shared_folder()), collector=False)
     stage.python(
         """
         import os

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from lpstage import Report, Stage
 
+# How a recorded process itself copes, without a collector; with one: test_collector.py.
+COLLECTOR = False
 # What a program starts with to be bound by file modes although it is root's.
 UNPRIVILEGED = """
 import ctypes

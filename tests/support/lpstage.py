@@ -22,6 +22,9 @@ from typing import Any
 
 from lptest import LIMIT_S, Done, environment, lineprofiler, run_process
 
+# A collector ends within a second after the last process; two busy cores may need some more.
+SETTLED_S = 5.0
+
 
 def shared_folder() -> str:
     """A new folder in shared memory (where there is none, on disk: all but the speed is the same)."""
@@ -36,19 +39,37 @@ def wait_for(condition: Callable[[], object], what: str, limit_s: float = 60.0) 
         time.sleep(0.005)
 
 
+def processes_with(argument: str, name: str) -> list[int]:
+    """Pids of processes of that name (15 characters, as the kernel cuts it) with `argument` in their command line."""
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            if Path(entry.path, "comm").read_text().rstrip("\n") != name:
+                continue
+            if argument.encode() in Path(entry.path, "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            pass  # it has just ended
+    return sorted(found)
+
+
 @dataclass
 class Stage:
     folder: Path
     shm: Path
     started: list[subprocess.Popen[str]] = field(default_factory=list)
     scripts: int = 0
+    collector: bool = True  # False: programs run without one, and look after themselves
 
     @property
     def run(self) -> Path:
         return self.folder / "run"
 
     def environment(self, **extra: str) -> dict[str, str]:
-        return environment(**{"LINEPROFILER_SHM_DIR": str(self.shm), **extra})
+        switch = {} if self.collector else {"LINEPROFILER_COLLECTOR": "0"}
+        return environment(**{"LINEPROFILER_SHM_DIR": str(self.shm), **switch, **extra})
 
     def script(self, code: str, name: str = "") -> Path:
         """A program text as a file; without a name in one of its own, so that programs may run side by side."""
@@ -94,8 +115,23 @@ class Stage:
         done = self.command("report", run, "--json").expect(expect)
         return Report(json.loads(done.stdout))
 
+    def report_or_nothing(self) -> None:
+        """A reader that comes at any time: also before the run directory exists, and before anybody recorded."""
+        assert self.command("report", "run").returncode in (0, 2)
+
+    def collectors(self) -> list[int]:
+        """Pids of the collectors of programs of this stage."""
+        return processes_with(str(self.shm), "lineprofiler-co")
+
+    def settle(self) -> None:
+        """Waits until the collectors of what has ended are gone: a second is promised, more is for a loaded machine."""
+        deadline = time.monotonic() + SETTLED_S
+        while self.collectors() and time.monotonic() < deadline:
+            time.sleep(0.005)
+
     def segments(self) -> list[Path]:
-        """What lies in shared memory, run folders included."""
+        """What lies in shared memory, run folders included; once nobody records any more."""
+        self.settle()
         return sorted(p for p in self.shm.glob("lineprofiler-*/**/*"))
 
     def snapshots(self) -> list[Path]:
@@ -110,6 +146,8 @@ class Stage:
                 if pipe is not None:
                     with contextlib.suppress(BrokenPipeError):
                         pipe.close()
+        self.settle()
+        assert self.collectors() == [], "a collector ends with what it watches"
 
 
 class Report:

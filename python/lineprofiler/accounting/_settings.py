@@ -91,6 +91,7 @@ class Settings:
             "strict_names": self.strict_names,
             "thread_names": self.thread_names,
             "snapshot_interval_s": self.snapshot_interval_s,
+            "sample_interval_s": self.sample_interval_s,
             "cuda_sync": self.cuda_sync,
             "argv": [str(each) for each in getattr(sys, "argv", [])],
             "python": python_text(),

@@ -1,0 +1,187 @@
+#include "collector/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/describe.h"
+#include "store/files.h"
+#include "store/folders.h"
+#include "store/segment.h"
+
+uint64_t lp__now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* A pidfd of the process that wrote the segment; -1 where the kernel has none, or where the pid may be another's. */
+static int open_process(int64_t pid, int64_t start)
+{
+#ifdef SYS_pidfd_open
+    int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0u);
+
+    /* The pid may have been given to somebody else before the open: only what we see afterwards is of this process. */
+    if (fd >= 0 && lp_describe_pid_start(pid) != start) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+#else
+    (void)pid, (void)start;
+    return -1;
+#endif
+}
+
+static void follow_process(lp__watch *watch, lp__watched *w, const lp_identity *id)
+{
+    if (id->pid <= 0 || id->pid_start <= 0 || id->pid_ns != watch->pid_ns)
+        return;
+    w->pidfd = open_process(id->pid, id->pid_start);
+    struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = w}};
+    if (w->pidfd >= 0 && epoll_ctl(watch->poll, EPOLL_CTL_ADD, w->pidfd, &event) != 0) {
+        close(w->pidfd);
+        w->pidfd = -1;
+    }
+}
+
+/* Ours: of this run directory, of a process whose pid, paths and clock mean here what they mean there. */
+static bool is_ours(const lp__watch *watch, const lp_identity *id, const lp_seg_header *header)
+{
+    return id->run_dir_dev == watch->run_dev && id->run_dir_ino == watch->run_ino &&
+           (id->pid_ns == watch->pid_ns || id->pid_ns == 0 || watch->pid_ns == 0) &&
+           (id->mnt_ns == watch->mnt_ns || id->mnt_ns == 0 || watch->mnt_ns == 0) &&
+           (header->time_ns == watch->time_ns || header->time_ns == 0 || watch->time_ns == 0);
+}
+
+static void add(lp__watch *watch, const char *name)
+{
+    lp_worker *head = NULL;
+    lp_seg_header header;
+    uint32_t state = LP_SEG_CREATING;
+    size_t got = 0;
+    dev_t dev;
+    ino_t ino;
+    int fd = lp__open_segment(watch->folder, name, &dev, &ino);
+
+    if (fd < 0)
+        return; /* gone again, none of ours, or no descriptor is left: the next scan tries again */
+    lp_status status = lp__segment_head(fd, name, &head, &state, NULL);
+    if (status == LP_OK && state == LP_SEG_CREATING) {
+        if (lp__segment_has_owner(fd))
+            watch->pending++;
+        else if (lp__segment_claim(fd) && lp__segment_is_still(watch->folder, name, dev, ino))
+            unlinkat(watch->folder, name, 0); /* it died before it recorded anything */
+        goto done;
+    }
+    if (status == LP_E_IO || status == LP_E_MEMORY)
+        goto done;
+    if (!lp__read_at(fd, &header, sizeof header, 0, &got) || got < sizeof header)
+        goto done;
+    lp__watched *w = calloc(1, sizeof *w);
+    if (!w)
+        goto done;
+    snprintf(w->name, sizeof w->name, "%s", name);
+    w->dev = dev;
+    w->ino = ino;
+    w->fd = w->pidfd = -1;
+    w->seen = true;
+    w->next = watch->list;
+    watch->list = w;
+    if (status == LP_OK && is_ours(watch, &head->id, &header)) {
+        w->fd = fd;
+        fd = -1;
+        w->snapshot_ns = header.snapshot_ns;
+        w->due_ns = w->snapshot_ns ? lp__now_ns() + w->snapshot_ns : UINT64_MAX;
+        watch->count++;
+        follow_process(watch, w, &head->id);
+        if (w->pidfd < 0) /* it may be dead already, as a pool's worker of one task: then no event will tell */
+            w->dead = !lp__segment_has_owner(w->fd);
+    }
+
+done:
+    lp_worker_free(head);
+    if (fd >= 0)
+        close(fd);
+}
+
+static lp__watched *find(const lp__watch *watch, const char *name, ino_t ino)
+{
+    for (lp__watched *w = watch->list; w; w = w->next)
+        if (w->ino == ino && strcmp(w->name, name) == 0)
+            return w;
+    return NULL;
+}
+
+void lp__watch_scan(lp__watch *watch)
+{
+    DIR *list = lp__list(watch->folder);
+
+    if (!list)
+        return; /* out of descriptors or memory: what is known stays known */
+    watch->pending = 0;
+    for (lp__watched *w = watch->list; w; w = w->next)
+        w->seen = false;
+    for (struct dirent *entry; (entry = readdir(list));) {
+        if (entry->d_name[0] == '.' || strlen(entry->d_name) >= sizeof watch->list->name) /* being made; not ours */
+            continue;
+        lp__watched *w = find(watch, entry->d_name, entry->d_ino);
+        if (w)
+            w->seen = true;
+        else
+            add(watch, entry->d_name);
+    }
+    closedir(list);
+    for (lp__watched *w = watch->list, *next; w; w = next) {
+        next = w->next;
+        w->gone = !w->seen;
+        if (w->gone && w->fd < 0)
+            lp__watch_drop(watch, w);
+    }
+}
+
+bool lp__watch_is_dead(const lp__watched *w)
+{
+    if (w->dead || w->pidfd < 0)
+        return w->dead || !lp__segment_has_owner(w->fd);
+    /* The pidfd tells of the process's end. What is left is that it has closed the segment or gone on as another program: then
+     * the lock is free. One that a forked child has kept needs no second look here. */
+    if (flock(w->fd, LOCK_SH | LOCK_NB) != 0)
+        return false;
+    flock(w->fd, LOCK_UN);
+    return true;
+}
+
+void lp__watch_forget_process(lp__watch *watch, lp__watched *w)
+{
+    if (w->pidfd < 0)
+        return;
+    /* Closing alone is not enough: a child of ours may have a copy, and the event would come with an address that is free. */
+    epoll_ctl(watch->poll, EPOLL_CTL_DEL, w->pidfd, NULL);
+    close(w->pidfd);
+    w->pidfd = -1;
+}
+
+void lp__watch_drop(lp__watch *watch, lp__watched *w)
+{
+    lp__watched **link = &watch->list;
+
+    while (*link != w)
+        link = &(*link)->next;
+    *link = w->next;
+    if (w->fd >= 0) {
+        close(w->fd);
+        watch->count--;
+    }
+    lp__watch_forget_process(watch, w);
+    free(w);
+}

@@ -1,0 +1,56 @@
+/* The segments of the run as the collector knows them: each is opened when it is first seen and stays open, so that what it holds
+ * is safe even if somebody removes the name (logind removes a user's shared memory at logout). */
+#ifndef LP_COLLECTOR_WATCH_H
+#define LP_COLLECTOR_WATCH_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "core/layout.h"
+
+typedef struct lp__watched {
+    struct lp__watched *next;
+    char name[128];
+    dev_t dev;
+    ino_t ino;
+    int fd;               /* owned; -1: not ours to look after (another run directory, namespace, layout), or damaged */
+    int pidfd;            /* owned; -1 none: then the lock tells */
+    bool gone;            /* the name leads elsewhere */
+    bool dead;            /* the kernel said so */
+    bool seen;            /* in this scan */
+    bool leaving;         /* found dead in this round */
+    bool written;         /* and its last snapshot is on the disk */
+    uint64_t snapshot_ns; /* interval, 0 none */
+    uint64_t due_ns;      /* CLOCK_MONOTONIC: the next snapshot while it lives */
+    uint64_t content;     /* hash of what the last one held */
+    uint32_t living;      /* generation of that one, 0 none */
+    uint32_t failures;    /* in a row */
+    uint64_t failed;      /* in all, since the last that succeeded */
+    uint64_t retry_ns;    /* CLOCK_MONOTONIC: not before */
+} lp__watched;
+
+typedef struct lp__watch {
+    int folder; /* owned: of segments */
+    char path[1024];
+    int run;             /* owned: the run directory */
+    char run_path[4096]; /* as it was given */
+    char run_text[64];   /* a path to it that survives its being moved */
+    uint64_t run_dev, run_ino;
+    uint64_t pid_ns, mnt_ns, time_ns;
+    int poll; /* epoll; a pidfd's data is its lp__watched */
+    lp__watched *list;
+    unsigned count;   /* that are ours */
+    unsigned pending; /* files seen whose process has not begun to record */
+} lp__watch;
+
+uint64_t lp__now_ns(void);
+/* Looks through the folder: opens what is new, marks what lost its name. */
+void lp__watch_scan(lp__watch *watch);
+/* Is its process gone? */
+bool lp__watch_is_dead(const lp__watched *w);
+/* Its pidfd has spoken, or is not needed any more. */
+void lp__watch_forget_process(lp__watch *watch, lp__watched *w);
+/* Closes and forgets it. */
+void lp__watch_drop(lp__watch *watch, lp__watched *w);
+
+#endif

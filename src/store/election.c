@@ -1,0 +1,175 @@
+#include "store/election.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/layout.h"
+#include "store/describe.h"
+#include "store/files.h"
+#include "store/source_facts.h"
+
+#define TRIES 16
+#define STARTING_S 10 /* a file that nobody has signed for so long belongs to a start that failed */
+#define PREFIX ".collector-"
+#define SIGNATURE "lineprofiler collector " /* pid, start time, newline */
+
+static uint64_t inode_of(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+void lp_election_name(char out[LP_ELECTION_ROOM], uint64_t run_dir_dev, uint64_t run_dir_ino)
+{
+    int saved = errno;
+
+    snprintf(out, LP_ELECTION_ROOM, PREFIX "%u-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".lock",
+             LP_SEG_LAYOUT, inode_of("/proc/self/ns/pid"), inode_of("/proc/self/ns/mnt"),
+             inode_of("/proc/self/ns/time"), run_dir_dev, run_dir_ino);
+    errno = saved;
+}
+
+/* Has its signer died, or its starter before it could sign? The namespaces are this process's: they are in the name. */
+static bool is_stray(int fd)
+{
+    char text[128];
+    struct stat st;
+    struct timespec now;
+    size_t got = 0;
+    int64_t pid = 0, start = 0;
+
+    if (!lp__read_at(fd, text, sizeof text - 1, 0, &got))
+        return false;
+    text[got] = '\0';
+    if (sscanf(text, SIGNATURE "%" SCNd64 " %" SCNd64 "\n", &pid, &start) == 2)
+        return !lp_describe_pid_runs(pid, start);
+    clock_gettime(CLOCK_REALTIME, &now);
+    return fstat(fd, &st) == 0 && now.tv_sec - st.st_mtim.tv_sec > STARTING_S;
+}
+
+bool lp_election_is_held(int dirfd, const char *name)
+{
+    int saved = errno;
+    int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    bool held = false;
+
+    if (fd >= 0) {
+        struct stat st;
+        held = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && !is_stray(fd);
+        close(fd);
+    }
+    errno = saved;
+    return held;
+}
+
+bool lp_election_is_ours(int dirfd, const char *name, int fd)
+{
+    struct stat named, opened;
+    return fstat(fd, &opened) == 0 && fstatat(dirfd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
+int lp_election_take(int dirfd, const char *name)
+{
+    int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+
+    for (int i = 0; i < TRIES; i++) {
+        struct stat st;
+        int fd = openat(dirfd, name, flags, 0600);
+        if (fd < 0)
+            return -1;
+        if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
+            close(fd);
+            errno = EPERM;
+            return -1;
+        }
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            /* A collector that left meanwhile has removed the file: its lock would elect nobody. */
+            if (!lp_election_is_ours(dirfd, name, fd)) {
+                close(fd);
+                continue;
+            }
+            if (st.st_size > 0 &&
+                ftruncate(fd, 0) != 0) { /* a dead one's signature: whoever reads it would replace the file */
+                int reason = errno;
+                close(fd);
+                errno = reason;
+                return -1;
+            }
+            return fd;
+        }
+        int reason = errno;
+        if (reason != EWOULDBLOCK || !is_stray(fd)) {
+            close(fd);
+            errno = reason;
+            return -1;
+        }
+        /* Two that come here at once may remove each other's new file. Each collector looks again whether the name leads to
+         * its own, so that one of them leaves. */
+        if (lp_election_is_ours(dirfd, name, fd))
+            unlinkat(dirfd, name, 0);
+        close(fd);
+    }
+    errno = EWOULDBLOCK;
+    return -1;
+}
+
+bool lp_election_sign(int fd)
+{
+    char text[128];
+    int64_t pid = getpid();
+    int size = snprintf(text, sizeof text, SIGNATURE "%" PRId64 " %" PRId64 "\n", pid, lp_describe_pid_start(pid));
+
+    return pwrite(fd, text, (size_t)size, 0) == size;
+}
+
+/* Removes a file whose lock nobody holds; false: a collector has it. */
+static bool remove_idle(int dirfd, const char *name)
+{
+    int fd = openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT;
+    bool idle = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (idle && lp_election_is_ours(dirfd, name, fd))
+        unlinkat(dirfd, name, 0);
+    close(fd);
+    return idle;
+}
+
+void lp_election_tidy(int dirfd, const char *path)
+{
+    int saved = errno;
+    bool empty = true, removed = false;
+
+    for (int round = 0; round < 3 && empty;
+         round++) { /* look, locks, facts: the last only after no collector is left */
+        DIR *list = lp__list(dirfd);
+        for (struct dirent *entry; list && empty && (entry = readdir(list));) {
+            const char *name = entry->d_name;
+            bool lock = strncmp(name, PREFIX, sizeof PREFIX - 1) == 0;
+            bool facts = strncmp(name, LP_SOURCE_FACTS, sizeof LP_SOURCE_FACTS - 1) == 0;
+            if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+                continue;
+            if (round == 0)
+                empty = lock || facts;
+            else if (round == 1 && lock)
+                empty = removed = remove_idle(dirfd, name);
+            else if (round == 2)
+                empty = removed = facts && unlinkat(dirfd, name, 0) == 0;
+        }
+        if (list)
+            closedir(list);
+        else
+            empty = false;
+    }
+    if (empty && removed) /* one that was empty may be where a process is just beginning */
+        rmdir(path);
+    errno = saved;
+}
