@@ -76,4 +76,22 @@ static inline PyObject *lpy_weakref_get(PyObject *reference)
 #define LPY_VECTORCALL_MEMBER Py_READONLY
 #endif
 
+/* The value of an int of one digit, without a call; false for all others. */
+static inline int lpy_small_int(PyObject *object, int64_t *value)
+{
+    if (!PyLong_CheckExact(object))
+        return 0;
+#if PY_VERSION_HEX >= 0x030c0000
+    if (!PyUnstable_Long_IsCompact((PyLongObject *)object))
+        return 0;
+    *value = PyUnstable_Long_CompactValue((PyLongObject *)object);
+#else
+    Py_ssize_t digits = Py_SIZE(object);
+    if (digits < -1 || digits > 1)
+        return 0;
+    *value = digits == 0 ? 0 : (int64_t)digits * (int64_t)((PyLongObject *)object)->ob_digit[0];
+#endif
+    return 1;
+}
+
 #endif

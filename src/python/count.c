@@ -60,10 +60,10 @@ static PyObject *count_parsed(RecorderObject *recorder, PyObject *name, PyObject
         PyErr_Format(PyExc_TypeError, "counter name must be str, not %.100s", Py_TYPE(name)->tp_name);
         return NULL;
     }
-    if (value && !amount_of(value, &amount))
+    if (value && LP_UNLIKELY(!lpy_small_int(value, &amount)) && !amount_of(value, &amount))
         return NULL;
     if (!recorder || !recorder->session)
-        Py_RETURN_NONE;
+        Py_RETURN_NONE; /* but what is wrong was wrong: a program must not break when it is switched on */
     lp_recorder *core = recorder->session->core;
     lp_thread *th = lpy_thread(core, lpy_context());
     if (LP_UNLIKELY(!th))

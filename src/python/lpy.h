@@ -23,11 +23,11 @@ typedef struct lpy_session {
     char *run_dir;            /* absolute; owned */
     char *directory;          /* working directory at the start, NULL unknown; owned */
     bool wants_collector;
-    uint64_t time_ns; /* inode of the time namespace */
-    lp_arena *arena;          /* of `id` */
-    lp_identity id;           /* of this process; in a child described anew */
-    uint64_t snapshot_ns;     /* interval, 0 = none periodic */
-    int io_fd;                /* of /proc/self/io, -1 none */
+    uint64_t time_ns;     /* inode of the time namespace */
+    lp_arena *arena;      /* of `id` */
+    lp_identity id;       /* of this process; in a child described anew */
+    uint64_t snapshot_ns; /* interval, 0 = none periodic */
+    int io_fd;            /* of /proc/self/io, -1 none */
     uint64_t io_dev, io_ino;
     uint32_t io_generation;
     char folder[512]; /* of the segment, "" if it is private memory */

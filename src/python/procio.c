@@ -10,34 +10,34 @@
 #include "python/lpy.h"
 
 /* "rchar: N\nwchar: N\nsyscr: N\nsyscw: N\nread_bytes: N\nwrite_bytes: N\n…" */
+/* After `key` of known length: the number up to the end of the line. */
+static inline bool line(const char **at, const char *end, const char *key, size_t length, uint64_t *value)
+{
+    const char *from = *at;
+    uint64_t number = 0;
+
+    if ((size_t)(end - from) <= length || memcmp(from, key, length) != 0)
+        return false;
+    for (from += length; from < end && *from >= '0' && *from <= '9'; from++)
+        number = number * 10 + (uint64_t)(*from - '0');
+    if (from >= end || *from != '\n')
+        return false;
+    *at = from + 1;
+    *value = number;
+    return true;
+}
+
 static bool parse(const char *text, ssize_t size, uint64_t io[LPY_IO_COUNT])
 {
-    static const struct {
-        const char *key;
-        size_t length;
-        int into;
-    } keys[] = {
-        {"rchar: ", 7, LPY_IO_READ_CHARS},
-        {"wchar: ", 7, LPY_IO_WRITE_CHARS},
-        {"syscr: ", 7, -1},
-        {"syscw: ", 7, -1},
-        {"read_bytes: ", 12, LPY_IO_READ_BYTES},
-        {"write_bytes: ", 13, LPY_IO_WRITE_BYTES},
-    };
     const char *at = text, *end = text + (size > 0 ? size : 0);
+    uint64_t calls;
 
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        uint64_t value = 0;
-        if ((size_t)(end - at) <= keys[i].length || memcmp(at, keys[i].key, keys[i].length) != 0)
-            return false;
-        for (at += keys[i].length; at < end && *at >= '0' && *at <= '9'; at++)
-            value = value * 10 + (uint64_t)(*at - '0');
-        if (at >= end || *at++ != '\n')
-            return false;
-        if (keys[i].into >= 0)
-            io[keys[i].into] = value;
-    }
-    return true;
+    /* Lengths that the compiler sees: a comparison is a load, not a call. */
+#define LINE(key, into) line(&at, end, key, sizeof key - 1, into)
+    return LINE("rchar: ", &io[LPY_IO_READ_CHARS]) && LINE("wchar: ", &io[LPY_IO_WRITE_CHARS]) &&
+           LINE("syscr: ", &calls) && LINE("syscw: ", &calls) && LINE("read_bytes: ", &io[LPY_IO_READ_BYTES]) &&
+           LINE("write_bytes: ", &io[LPY_IO_WRITE_BYTES]);
+#undef LINE
 }
 
 static bool open_file(lpy_session *session)

@@ -267,11 +267,8 @@ static void overdue(void *user, lp_recorder *core)
     (void)core;
     lpy_session_name_threads(session);
     /* Other threads run on while the disk works; they record into their own arenas. */
-    Py_BEGIN_ALLOW_THREADS
-    if (!ensure_collector(session))
-        lpy_session_snapshot(session, false, false, &error);
-    Py_END_ALLOW_THREADS
-    set_due(session);
+    Py_BEGIN_ALLOW_THREADS if (!ensure_collector(session)) lpy_session_snapshot(session, false, false, &error);
+    Py_END_ALLOW_THREADS set_due(session);
 }
 
 /* threading._active, borrowed from the module; NULL without an exception. threading.current_thread() would invent a thread object
@@ -524,7 +521,8 @@ lpy_session *lpy_session_open(PyObject *config)
         if (session->directory)
             lp_describe_source(session->arena, session->directory, &session->id);
     }
-    session->wants_collector = !session->private && wants_collector(session->snapshot_ns || item(config, "sample_interval_s"));
+    session->wants_collector =
+        !session->private && wants_collector(session->snapshot_ns || item(config, "sample_interval_s"));
     session->time_ns = lp_describe_time_ns();
     if (!open_segment(session, session->core)) {
         PyErr_Format(PyExc_MemoryError, "no memory for recording: %s", session->error);
