@@ -30,11 +30,12 @@ def ours() -> list[str]:
 
 
 def test_no_thread_without_a_callback(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/task"))
+    before = set(os.listdir("/proc/self/task"))
     with Profiler(tmp_path, snapshot_interval_s=0.05) as profiler:
         with profiler.phase("a"):
             time.sleep(0.15)
-        assert len(os.listdir("/proc/self/task")) == before
+        # Threads that other tests have left may end meanwhile; none has come.
+        assert set(os.listdir("/proc/self/task")) <= before
 
 
 def test_callback_gets_the_cumulative_tree(tmp_path: Path) -> None:
