@@ -187,7 +187,9 @@ def mcts() -> dict[str, float]:
 
     import mcts_variants
 
-    times: dict[str, list[float]] = {name: [] for name in ("off_bare", "off_nested", *mcts_variants.VARIANTS)}
+    times: dict[str, list[float]] = {
+        name: [] for name in ("off_bare", "off_four", "off_nested", *mcts_variants.VARIANTS)
+    }
 
     def round_of(names: list[str], prefix: str) -> None:
         for name in names:
@@ -197,7 +199,7 @@ def mcts() -> dict[str, float]:
             times[prefix + name].append(clock() - start)
 
     for _ in range(9):
-        round_of(["bare", "nested"], "off_")
+        round_of(list(mcts_variants.VARIANTS), "off_")
     profiler = make_profiler(install=True)
     for _ in range(9):
         round_of(list(mcts_variants.VARIANTS), "")
@@ -214,6 +216,9 @@ def mcts() -> dict[str, float]:
         "mcts_nested": middle["nested"],
         "mcts_four_ratio": ratio["four"],
         "mcts_nested_ratio": ratio["nested"],
+        "mcts_four_off_ratio": statistics.median(
+            a / b for a, b in zip(times["off_four"], times["off_bare"], strict=True)
+        ),
         "mcts_nested_off_ratio": statistics.median(
             a / b for a, b in zip(times["off_nested"], times["off_bare"], strict=True)
         ),

@@ -99,9 +99,9 @@ typedef struct lp_seg_header {
     uint64_t own_cost_ps, own_count_cost_ps;
     lp_seg_clock clock;
     lp_seg_health health;
-    uint64_t snapshot_ns;  /* interval between snapshots of the living process, 0 = none */
-    uint64_t closing;      /* 1: the final snapshot is being written; stored before its generation is taken */
-    uint64_t time_ns;      /* inode of the writer's time namespace: pid_start and mono_ns are of its clocks; 0 unknown */
+    uint64_t snapshot_ns; /* interval between snapshots of the living process, 0 = none */
+    uint64_t closing;     /* 1: the final snapshot is being written; stored before its generation is taken */
+    uint64_t time_ns;     /* inode of the writer's time namespace: pid_start and mono_ns are of its clocks; 0 unknown */
 } lp_seg_header;
 _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER, "the header has one page");
 

@@ -334,54 +334,20 @@ void lp__leave_slow(lp_thread *th, lp_entry *entry, uint64_t now, uint32_t how)
         lp_thread_reseat(th);
 }
 
-/* ---- counters ----------------------------------------------------------------------------------------------------- */
+/* ---- counters ---- */
 
-bool lp_counter_add(lp_thread *th, lp_seg_counter *counter, int64_t amount, uint32_t scale)
+/* Memory for the cell of a counter's histogram: at the first amount of an octave, and of a sign. 0: the segment is full. */
+lp_off lp__counter_cells(lp_thread *th, lp_seg_counter *counter, bool negative, uint32_t octave)
 {
-    uint64_t size = amount < 0 ? 0 - (uint64_t)amount : (uint64_t)amount;
-    uint32_t cell = lp_hist_cell(size);
     lp_off *octaves = counter->cells;
 
-    if (LP_UNLIKELY(amount < 0)) {
+    if (negative)
         octaves = counter->negative ? (lp_off *)(void *)(th->base + counter->negative) : lp__negative_make(th, counter);
-        if (!octaves)
-            goto full;
+    if (octaves && octaves[octave] == 0)
+        lp__cells_make(th, &octaves[octave]);
+    if (!octaves || octaves[octave] == 0) {
+        lp__note(th->recorder, &lp_recorder_health(th->recorder)->lost_entries);
+        return 0;
     }
-    if (LP_UNLIKELY(octaves[cell >> 5] == 0) && !lp__cells_make(th, &octaves[cell >> 5]))
-        goto full;
-
-    lp_seg_undo *undo = &th->seg->undo;
-    uint64_t *count = (uint64_t *)(void *)(th->base + octaves[cell >> 5]) + (cell & 31u);
-    __extension__ unsigned __int128 total = (unsigned __int128)counter->total_high << 64 | counter->total_low;
-    __extension__ __int128 more = (__int128)amount * scale;
-    uint32_t serial = counter->begun + 1;
-
-    undo->target = lp_offset(th, counter);
-    undo->cell = lp_offset(th, count);
-    undo->saved = 5;
-    undo->old[0] = counter->calls;
-    undo->old[1] = counter->total_low;
-    undo->old[2] = counter->total_high;
-    undo->old[3] = (uint64_t)counter->min;
-    undo->old[4] = (uint64_t)counter->max;
-    undo->old_cell = *count;
-    __atomic_store_n(&undo->valid, 2, __ATOMIC_RELEASE);
-    __atomic_store_n(&counter->begun, serial, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-    total += (unsigned __int128)more;
-    counter->calls += scale;
-    counter->total_low = (uint64_t)total;
-    counter->total_high = (uint64_t)(total >> 64);
-    if (amount < counter->min)
-        counter->min = amount;
-    if (amount > counter->max)
-        counter->max = amount;
-    *count += scale;
-    __atomic_store_n(&counter->done, serial, __ATOMIC_RELEASE);
-    __atomic_store_n(&undo->valid, 0, __ATOMIC_RELEASE);
-    return true;
-
-full:
-    lp__note(th->recorder, &lp_recorder_health(th->recorder)->lost_entries);
-    return false;
+    return octaves[octave];
 }

@@ -199,8 +199,7 @@ lp_entry *lp__entry_slot(lp_thread *th);
 bool lp__cells_make(lp_thread *th, lp_off *where);
 void lp__leave_slow(lp_thread *th, lp_entry *entry, uint64_t now, uint32_t how);
 void lp__record_slow(lp_thread *th, lp_entry *entry, uint64_t wall, uint64_t now, uint32_t how);
-/* count() on a node; false: the segment is full. */
-bool lp_counter_add(lp_thread *th, lp_seg_counter *counter, int64_t amount, uint32_t scale);
+lp_off lp__counter_cells(lp_thread *th, lp_seg_counter *counter, bool negative, uint32_t octave);
 void lp__note(lp_recorder *recorder, uint64_t *which);
 
 static inline lp_seg_health *lp_recorder_health(const lp_recorder *recorder)
@@ -427,6 +426,51 @@ static inline void lp_leave(lp_thread *th, lp_entry *entry, uint64_t now, uint32
         lp__entry_release(th, entry);
     else
         entry->state = LP_ENTRY_ZOMBIE; /* its last child releases it */
+}
+
+/* count() on a counter of this thread's tree; false: the segment is full. */
+static inline bool lp_counter_add(lp_thread *th, lp_seg_counter *counter, int64_t amount, uint32_t scale)
+{
+    uint64_t size = amount < 0 ? 0 - (uint64_t)amount : (uint64_t)amount;
+    uint32_t cell = lp_hist_cell(size);
+    lp_off cells = counter->cells[cell >> 5];
+
+    if (LP_UNLIKELY(amount < 0 || cells == 0)) {
+        cells = lp__counter_cells(th, counter, amount < 0, cell >> 5);
+        if (!cells)
+            return false;
+    }
+    lp_seg_undo *undo = &th->seg->undo;
+    uint64_t *count = (uint64_t *)(void *)(th->base + cells) + (cell & 31u);
+    uint64_t calls = counter->calls, low = counter->total_low, high = counter->total_high, old = *count;
+    int64_t least = counter->min, most = counter->max;
+    uint32_t serial = counter->begun + 1;
+
+    undo->target = lp_offset(th, counter);
+    undo->cell = cells + (lp_off)((cell & 31u) * sizeof old);
+    undo->saved = 5;
+    undo->old[0] = calls;
+    undo->old[1] = low;
+    undo->old[2] = high;
+    undo->old[3] = (uint64_t)least;
+    undo->old[4] = (uint64_t)most;
+    undo->old_cell = old;
+    __atomic_store_n(&undo->valid, 2, __ATOMIC_RELEASE);
+    __atomic_store_n(&counter->begun, serial, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    __extension__ unsigned __int128 total =
+        ((unsigned __int128)high << 64 | low) + (unsigned __int128)((__int128)amount * scale);
+    counter->calls = calls + scale;
+    counter->total_low = (uint64_t)total;
+    counter->total_high = (uint64_t)(total >> 64);
+    if (amount < least)
+        counter->min = amount;
+    if (amount > most)
+        counter->max = amount;
+    *count = old + scale;
+    __atomic_store_n(&counter->done, serial, __ATOMIC_RELEASE);
+    __atomic_store_n(&undo->valid, 0, __ATOMIC_RELEASE);
+    return true;
 }
 
 #endif

@@ -5,7 +5,56 @@ static const char *const argument_names[] = {"name", "io", "sync", "sample", "as
 enum { ARGUMENTS = 5 };
 static PyObject *argument_keys[ARGUMENTS];
 
+/* The last calls of the form phase("name", keyword=constant): a call site passes the same keyword tuple and the same constant each
+ * time, and neither can change. Both are kept alive by the memo. Under the GIL only. */
+enum { MEMO = 16 };
+static struct {
+    PyObject *kwnames, *value; /* owned */
+    uint32_t flags, stride;
+} memo[MEMO];
+
+static inline unsigned memo_slot(const PyObject *kwnames, const PyObject *value)
+{
+    return (unsigned)((uintptr_t)kwnames >> 4 ^ (uintptr_t)value >> 5) % MEMO;
+}
+
+static void remember(PyObject *kwnames, PyObject *value, const lpy_options *options)
+{
+    unsigned i = memo_slot(kwnames, value);
+    PyObject *old_kwnames = memo[i].kwnames, *old_value = memo[i].value;
+
+    memo[i].kwnames = Py_NewRef(kwnames);
+    memo[i].value = Py_NewRef(value);
+    memo[i].flags = options->flags;
+    memo[i].stride = options->stride;
+    Py_XDECREF(old_kwnames);
+    Py_XDECREF(old_value);
+}
+
+static bool parse(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, lpy_options *out);
+
 bool lpy_parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, lpy_options *out)
+{
+    bool simple = !LPY_FREE_THREADED && nargs == 1 && kwnames && PyTuple_GET_SIZE(kwnames) == 1 &&
+                  PyUnicode_CheckExact(args[0]) && (PyFloat_CheckExact(args[1]) || PyBool_Check(args[1]));
+
+    if (simple) {
+        unsigned i = memo_slot(kwnames, args[1]);
+        if (LP_LIKELY(memo[i].kwnames == kwnames && memo[i].value == args[1])) {
+            out->name = Py_NewRef(args[0]);
+            out->flags = memo[i].flags;
+            out->stride = memo[i].stride;
+            return true;
+        }
+    }
+    if (!parse(args, nargs, kwnames, out))
+        return false;
+    if (simple)
+        remember(kwnames, args[1], out);
+    return true;
+}
+
+static bool parse(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, lpy_options *out)
 {
     PyObject *values[ARGUMENTS] = {NULL};
     Py_ssize_t keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;

@@ -352,8 +352,7 @@ static inline void leave(PhaseObject *phase, uint64_t now, uint32_t how)
     phase->context = NULL;
     lp_leave(th, entry, now, how);
     /* 1: the running `with`. A program that holds the scope itself may enter it again, and drop it open. */
-    if (!LPY_FREE_THREADED &&
-        LP_LIKELY(phase->dynamic && phase->owner == lpy.installed && phase->flags == 0 && Py_REFCNT(phase) == 1)) {
+    if (!LPY_FREE_THREADED && LP_LIKELY(phase->owner == lpy.installed && Py_REFCNT(phase) == 1)) {
         PhaseObject **place = recent_of(phase->name);
         if (LP_LIKELY(*place == NULL))
             *place = (PhaseObject *)Py_NewRef((PyObject *)phase);
@@ -646,6 +645,27 @@ static inline PhaseObject *phase_new(RecorderObject *owner, PyObject *name)
     return phase;
 }
 
+static inline PhaseObject *phase_for(RecorderObject *recorder, PyObject *name, bool dynamic, uint32_t flags,
+                                     uint32_t stride)
+{
+    if (!LPY_FREE_THREADED && LP_LIKELY(recorder == lpy.installed)) {
+        PhaseObject **place = recent_of(name), *left = *place;
+        if (LP_LIKELY(left && left->name == name && left->owner == recorder && left->flags == flags &&
+                      left->stride == stride && Py_REFCNT(left) == 1)) {
+            *place = NULL; /* with its reference */
+            left->dynamic = dynamic;
+            return left;
+        }
+    }
+    PhaseObject *phase = phase_new(recorder, name);
+    if (LP_LIKELY(phase != NULL)) {
+        phase->flags = flags;
+        phase->stride = stride;
+        phase->dynamic = dynamic;
+    }
+    return phase;
+}
+
 static PyObject *phase_with_options(RecorderObject *recorder, bool dynamic, PyObject *const *args, Py_ssize_t nargs,
                                     PyObject *kwnames)
 {
@@ -659,13 +679,7 @@ static PyObject *phase_with_options(RecorderObject *recorder, bool dynamic, PyOb
             recorder->entered_while_off++;
         result = lpy_nothing_new(options.name, dynamic, options.flags, options.stride);
     } else {
-        PhaseObject *phase = phase_new(recorder, options.name);
-        if (phase) {
-            phase->flags = options.flags;
-            phase->stride = options.stride;
-            phase->dynamic = dynamic;
-        }
-        result = (PyObject *)phase;
+        result = (PyObject *)phase_for(recorder, options.name, dynamic, options.flags, options.stride);
     }
     Py_DECREF(options.name);
     return result;
@@ -676,17 +690,7 @@ PyObject *lpy_phase(RecorderObject *recorder, bool dynamic, PyObject *const *arg
     if (LP_UNLIKELY(nargs != 1 || kwnames || !PyUnicode_CheckExact(args[0])))
         return phase_with_options(recorder, dynamic, args, nargs, kwnames);
     if (LP_LIKELY(recorder && recorder->session)) {
-        if (!LPY_FREE_THREADED && LP_LIKELY(dynamic)) {
-            PhaseObject **place = recent_of(args[0]), *left = *place;
-            if (LP_LIKELY(left && left->name == args[0] && left->owner == recorder && Py_REFCNT(left) == 1)) {
-                *place = NULL; /* with its reference */
-                return (PyObject *)left;
-            }
-        }
-        PhaseObject *phase = phase_new(recorder, args[0]);
-        if (LP_LIKELY(phase != NULL))
-            phase->dynamic = dynamic;
-        return (PyObject *)phase;
+        return (PyObject *)phase_for(recorder, args[0], dynamic, 0, 1);
     }
     if (recorder)
         recorder->entered_while_off++;
