@@ -191,7 +191,7 @@ def mcts() -> dict[str, float]:
         name: [] for name in ("off_bare", "off_four", "off_nested", *mcts_variants.VARIANTS)
     }
 
-    def round_of(names: list[str], prefix: str) -> None:
+    def round_of(prefix: str) -> None:
         for name in names:
             random.seed(7)
             start = clock()
@@ -199,10 +199,10 @@ def mcts() -> dict[str, float]:
             times[prefix + name].append(clock() - start)
 
     for _ in range(9):
-        round_of(list(mcts_variants.VARIANTS), "off_")
+        round_of("off_")
     profiler = make_profiler(install=True)
     for _ in range(9):
-        round_of(list(mcts_variants.VARIANTS), "")
+        round_of("")
     profiler.close()
     middle = {name: statistics.median(values) for name, values in times.items()}
     # Neighbours in time are compared, so that a slower minute of the machine takes both.

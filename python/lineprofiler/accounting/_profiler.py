@@ -59,6 +59,25 @@ class Profiler(Recorder):
     Raises TypeError and ValueError for wrong arguments, never for what the machine refuses: then a RuntimeWarning.
     """
 
+    # Attributes of our own in slots: an instance without a dictionary has fast methods (3.12, 3.13: 15 ns of each call).
+    # The dictionary comes when a program puts something there.
+    __slots__ = (
+        "__dict__",
+        "_asked",
+        "_callbacks",
+        "_closed",
+        "_cursor",
+        "_exported",
+        "_interval",
+        "_opened",
+        "_pid",
+        "_role",
+        "_run_dir",
+        "_run_id",
+        "_ticker",
+        "_wanted_off",
+    )
+
     def __init__(
         self,
         run_dir: "_StrPath | None" = None,
