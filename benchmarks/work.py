@@ -187,9 +187,8 @@ def mcts() -> dict[str, float]:
 
     import mcts_variants
 
-    times: dict[str, list[float]] = {
-        name: [] for name in ("off_bare", "off_four", "off_nested", *mcts_variants.VARIANTS)
-    }
+    names = list(mcts_variants.VARIANTS)
+    times: dict[str, list[float]] = {prefix + name: [] for prefix in ("off_", "") for name in names}
 
     def round_of(prefix: str) -> None:
         for name in names:

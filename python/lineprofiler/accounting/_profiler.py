@@ -59,8 +59,8 @@ class Profiler(Recorder):
     Raises TypeError and ValueError for wrong arguments, never for what the machine refuses: then a RuntimeWarning.
     """
 
-    # Attributes of our own in slots: an instance without a dictionary has fast methods (3.12, 3.13: 15 ns of each call).
-    # The dictionary comes when a program puts something there.
+    # Attributes of our own in slots: an instance without a dictionary has fast methods (15 ns a call on 3.13). The
+    # dictionary comes when a program puts something there.
     __slots__ = (
         "__dict__",
         "_asked",
