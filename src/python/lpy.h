@@ -60,7 +60,6 @@ typedef struct RecorderObject {
 typedef struct lpy_state { /* one extension module, one state: see module.c */
     PyTypeObject *recorder_type, *phase_type, *descriptor_type, *nothing_type;
     RecorderObject *installed; /* owned, NULL none */
-    PyObject *empty_tuple;
 } lpy_state;
 extern lpy_state lpy;
 
