@@ -169,11 +169,7 @@ failed:;
         unlinkat(dirfd, temporary, 0);
     segment->base = NULL;
     char room[64];
-#ifdef __GLIBC__ /* strerrordesc_np came with glibc 2.32 only */
-    const char *text = strerror_r(reason, room, sizeof room);
-#else
-    const char *text = strerror_r(reason, room, sizeof room) == 0 ? room : "unknown error";
-#endif
+    const char *text = lp_system_text(reason, room, sizeof room);
     return lp_error_set(error, reason == ENOSPC ? LP_E_FULL : LP_E_IO, reason, UINT64_MAX, "%s: cannot %s: %s", folder,
                         what, text);
 }

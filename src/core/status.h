@@ -6,6 +6,7 @@
 #ifndef LP_CORE_STATUS_H
 #define LP_CORE_STATUS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define LP_STATUS_LIST(X)                                                                                              \
@@ -39,6 +40,9 @@ typedef struct lp_error {
 
 /* Static text of a code; never NULL. */
 const char *lp_status_text(lp_status status);
+
+/* Text of an errno, in `room` or static; borrowed. Never NULL. */
+const char *lp_system_text(int sys, char *room, size_t size);
 
 /* Fills *error (NULL is allowed) with "subject: what", keeps errno as it was and returns `status`. `offset`
  * UINT64_MAX means none. */

@@ -47,10 +47,6 @@ lp_status lp__fail_sys(lp_error *error, int sys, const char *name, const char *w
 {
     const char *mark, *shown = tail_of(name, &mark);
     char room[64];
-#ifdef __GLIBC__ /* strerrordesc_np came with glibc 2.32 only */
-    const char *text = strerror_r(sys, room, sizeof room);
-#else
-    const char *text = strerror_r(sys, room, sizeof room) == 0 ? room : "unknown error";
-#endif
+    const char *text = lp_system_text(sys, room, sizeof room);
     return lp_error_set(error, lp__status_of(sys), sys, UINT64_MAX, "%s%s: cannot %s: %s", mark, shown, what, text);
 }

@@ -249,14 +249,27 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The start copies no page tables: it costs the same with much memory, 0.25 to 0.5 ms here, where a fork of 512 MB takes 2 to 5.
- * The figure is printed; the bound is a guard with tenfold slack, so that a busy machine fails no build. */
-static void the_start_is_quick(void)
+static double time_of_a_fork(void)
+{
+    double start = now();
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(0);
+    double end = now();
+    waitpid(pid, NULL, 0);
+    return end - start;
+}
+
+/* The start copies no page tables: with 512 MB of memory it takes 0.25 to 0.5 ms, a fork 2 to 5, both in turn on the same machine.
+ * (The least of 15 each: a neighbour only adds.) */
+static void the_start_copies_no_memory(void)
 {
     size_t size = 512u << 20;
-    double times[15];
+    double times[15], forks[15];
     unsigned char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     REQUIRE(memory != MAP_FAILED);
+    madvise(memory, size, MADV_NOHUGEPAGE); /* or there would be little to copy */
     for (size_t i = 0; i < size; i += 4096)
         memory[i] = 1;
     for (int i = 0; i < 15; i++) {
@@ -266,11 +279,14 @@ static void the_start_is_quick(void)
         times[i] = now() - start;
         CHECK(comes_true(is_over));
         remove_folder(folder);
+        forks[i] = time_of_a_fork();
     }
     munmap(memory, size);
     qsort(times, 15, sizeof *times, by_value);
-    printf("# start at 512 MB: least %.2f, median %.2f ms\n", 1e3 * times[0], 1e3 * times[7]);
-    CHECK(times[0] < 0.02);
+    qsort(forks, 15, sizeof *forks, by_value);
+    printf("# start at 512 MB: least %.2f, median %.2f ms; a fork: least %.2f ms\n", 1e3 * times[0], 1e3 * times[7],
+           1e3 * forks[0]);
+    CHECK(times[0] < forks[0] / 2);
 }
 
 int main(void)
@@ -285,6 +301,6 @@ int main(void)
     RUN(what_cannot_be_started_is_said_quietly);
     RUN(threads_start_one);
     RUN(a_subreaper_does_not_see_it_either);
-    RUN(the_start_is_quick);
+    RUN(the_start_copies_no_memory);
     return check_done();
 }
