@@ -508,3 +508,32 @@ def test_clamped(profiler: Profiler) -> None:
                 os.sched_yield()
     check_sane(profiler)
     assert calls(profiler) == {"outer": 3030, "outer/inner": 3000}
+
+
+@pytest.mark.timing
+def test_own_cost_is_what_the_calls_take(run_dir: Path) -> None:
+    """What the report says of our own cost, against Python's clock around a loop of such phases, less an empty loop.
+
+    Within a factor of two: the recorder measures in a loop of its own, and the machine's clock rate moves in between.
+    A figure of another unit, of the core alone or of nothing is far outside.
+    """
+    rounds = range(20_000)
+
+    def attempt() -> None:
+        with recording(run_dir) as profiler:
+            phase, best, empty = profiler.phase, math.inf, math.inf
+            for _ in range(10):
+                start = time.perf_counter_ns()
+                for _ in rounds:
+                    with phase("x"):
+                        pass
+                best = min(best, time.perf_counter_ns() - start)
+                start = time.perf_counter_ns()
+                for _ in rounds:
+                    pass
+                empty = min(empty, time.perf_counter_ns() - start)
+            said = profiler._worker()["own_cost_ps"] / 1000
+        took = (best - empty) / len(rounds)
+        assert took / 2 <= said <= took * 2
+
+    measured(attempt)
