@@ -127,9 +127,7 @@ static bool wait_for_events(collector *c, uint64_t until)
             while (read(c->changes, names, sizeof names) > 0) {
             }
         } else {
-            lp__watched *w = who;
-            w->dead = true;
-            lp__watch_forget_process(&c->watch, w);
+            lp__watch_died(&c->watch, who);
         }
     }
     return changed;

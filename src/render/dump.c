@@ -95,6 +95,8 @@ static void put_state(lp_sink *sink, const lp_worker *worker)
     put_u64(sink, "elapsed_ns", worker->elapsed_ns);
     put_u64(sink, "generation", worker->generation);
     lp_sink_format(sink, "final %d\nunclean %d\nliving %d\n", worker->final, worker->unclean, worker->living);
+    put_i64(sink, "exit_code", worker->end.code);
+    lp_sink_format(sink, "core_dumped %d\nreplaced %d\n", worker->end.core_dumped, worker->end.replaced);
     put_str(sink, "clock", worker->clock);
     put_str(sink, "cpu_source", worker->cpu_source);
     put_str(sink, "split_source", worker->split_source);
