@@ -221,7 +221,8 @@ static int enter_slow(PhaseObject *phase)
         if (entry && phase->flags & PHASE_IO) {
             for (int i = 0; i < LPY_IO_COUNT; i++)
                 entry->extra[i] = readable ? io[i] : UINT64_MAX;
-            entry->extra[LPY_IO_COUNT] = atomic_load(&core->io_arrivals) - th->io_arrivals;
+            entry->extra[LPY_IO_COUNT] =
+                (uint64_t)lpy_io_spoilt() << 32 | (uint32_t)(atomic_load(&core->io_arrivals) - th->io_arrivals);
         }
     }
     if (!entry) {
@@ -317,8 +318,10 @@ static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
         }
         if (entry->thread != th)
             how |= LP_LEFT_IO_MISSING; /* left elsewhere: whose bytes came between cannot be told */
+        if (entry->extra[LPY_IO_COUNT] >> 32 != lpy_io_spoilt())
+            how |= LP_LEFT_IO_MISSING; /* some of them are ours, and nobody knows how many */
         io_ends(core, entry);
-        if ((uint32_t)(atomic_load(&core->io_arrivals) - th->io_arrivals) != entry->extra[LPY_IO_COUNT] &&
+        if ((uint32_t)(atomic_load(&core->io_arrivals) - th->io_arrivals) != (uint32_t)entry->extra[LPY_IO_COUNT] &&
             !(phase->flags & PHASE_IO_THREAD))
             entry->flags |= LP_ENTRY_IO_OVERLAP;
         if (phase->flags & PHASE_IO_THREAD)

@@ -150,6 +150,8 @@ static bool open_segment(void *user, lp_recorder *core)
     snprintf(session->folder, sizeof session->folder, "%s", core->segment.place == LP_PLACE_SHARED ? folder : "");
     if (status != LP_OK) {
         note_error(session, &error);
+        if (core->child)
+            lpy_warn_lost(session, error.text);
         return false;
     }
     lp_seg_header *header = lp_segment_header(&core->segment);
@@ -161,6 +163,8 @@ static bool open_segment(void *user, lp_recorder *core)
     header->own_count_cost_ps = session->own_count_cost_ps;
     header->snapshot_ns = session->snapshot_ns;
     header->time_ns = session->time_ns;
+    if (strlen(session->run_dir) < sizeof header->run_dir)
+        memcpy(header->run_dir, session->run_dir, strlen(session->run_dir));
     publish_identity(session);
     if (lp_recorder_begin(core) != LP_OK) {
         lp_segment_close(&core->segment, false);
@@ -170,6 +174,9 @@ static bool open_segment(void *user, lp_recorder *core)
     session->generation = 0;
     session->write_failures = 0;
     set_due(session);
+    /* What only this process can read would be lost without a word if it were killed before its first snapshot was due. */
+    if (core->segment.place == LP_PLACE_PRIVATE && !session->private)
+        atomic_store(&core->due, lp_ticks());
     ensure_collector(session);
     return true;
 }
@@ -219,6 +226,11 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
         worker->unclean = false;
         add_source_facts(session, worker);
         status = lp_snapshot_write(session->run_dir, worker, sync, error);
+        if (status == LP_OK && session->id.run_dir_ino == 0) { /* it could not be made when we began: now it is there */
+            lp_describe_run_dir(session->run_dir, &session->id);
+            header->run_dir_dev = session->id.run_dir_dev;
+            header->run_dir_ino = session->id.run_dir_ino;
+        }
         lp_worker_free(worker);
     }
     if (status != LP_OK) {
@@ -231,6 +243,8 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
         for (int i = 0; i < LPY_IO_COUNT; i++)
             after[i] = after[i] > before[i] ? after[i] - before[i] : 0;
         lpy_io_own(after);
+    } else {
+        lpy_io_spoil();
     }
     errno = saved;
     return status;
@@ -263,12 +277,15 @@ static void overdue(void *user, lp_recorder *core)
 {
     lpy_session *session = user;
     lp_error error = {0};
+    lp_status status = LP_OK;
 
-    (void)core;
     lpy_session_name_threads(session);
     /* Other threads run on while the disk works; they record into their own arenas. */
-    Py_BEGIN_ALLOW_THREADS if (!ensure_collector(session)) lpy_session_snapshot(session, false, false, &error);
+    Py_BEGIN_ALLOW_THREADS if (!ensure_collector(session)) status =
+        lpy_session_snapshot(session, false, false, &error);
     Py_END_ALLOW_THREADS set_due(session);
+    if (status != LP_OK && core->segment.place == LP_PLACE_PRIVATE)
+        lpy_warn_lost(session, error.text);
 }
 
 /* threading._active, borrowed from the module; NULL without an exception. threading.current_thread() would invent a thread object
@@ -572,6 +589,9 @@ static void finish(lpy_session *session, bool keep)
         lp_segment_set_state(&core->segment, LP_SEG_CLOSED);
     }
     lp_recorder_end(core);
+    session->lost = status != LP_OK && core->segment.place == LP_PLACE_PRIVATE;
+    if (session->lost)
+        note_error(session, &error);
     lp_segment_close(&core->segment, status != LP_OK);
     lpy_io_close(session);
     pthread_mutex_unlock(&session->reading);
