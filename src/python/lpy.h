@@ -47,9 +47,9 @@ typedef struct lpy_session {
     bool strict_names;
     bool folded_warned;
     pid_t loss_warned; /* in this process, 0 not yet */
-    bool private;    /* scratch: never written, never listed */
-    int cuda_sync;   /* -1 None, 0 False, 1 True */
-    lp_worker *last; /* own figures at close(); owned */
+    bool private;      /* scratch: never written, never listed */
+    int cuda_sync;     /* -1 None, 0 False, 1 True */
+    lp_worker *last;   /* own figures at close(); owned */
 } lpy_session;
 
 typedef struct RecorderObject {

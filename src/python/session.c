@@ -174,9 +174,11 @@ static bool open_segment(void *user, lp_recorder *core)
     session->generation = 0;
     session->write_failures = 0;
     set_due(session);
-    /* What only this process can read would be lost without a word if it were killed before its first snapshot was due. */
-    if (core->segment.place == LP_PLACE_PRIVATE && !session->private)
-        atomic_store(&core->due, lp_ticks());
+    /* What only this process can read is lost if it is killed before its first snapshot is due. So the report knows at least that it
+     * lived, and that it had no shared memory. */
+    if (core->segment.place == LP_PLACE_PRIVATE && !session->private &&
+        lpy_session_snapshot(session, false, false, &error) != LP_OK)
+        lpy_warn_lost(session, error.text);
     ensure_collector(session);
     return true;
 }
@@ -273,6 +275,12 @@ lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_e
     return status;
 }
 
+/* No Python in here. */
+static lp_status write_overdue(lpy_session *session, lp_error *error)
+{
+    return ensure_collector(session) ? LP_OK : lpy_session_snapshot(session, false, false, error);
+}
+
 static void overdue(void *user, lp_recorder *core)
 {
     lpy_session *session = user;
@@ -281,8 +289,7 @@ static void overdue(void *user, lp_recorder *core)
 
     lpy_session_name_threads(session);
     /* Other threads run on while the disk works; they record into their own arenas. */
-    Py_BEGIN_ALLOW_THREADS if (!ensure_collector(session)) status =
-        lpy_session_snapshot(session, false, false, &error);
+    Py_BEGIN_ALLOW_THREADS status = write_overdue(session, &error);
     Py_END_ALLOW_THREADS set_due(session);
     if (status != LP_OK && core->segment.place == LP_PLACE_PRIVATE)
         lpy_warn_lost(session, error.text);

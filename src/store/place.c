@@ -300,8 +300,7 @@ static void look_at(adoption *a, int dirfd, const char *folder, const char *name
         return;
     snprintf(shown, sizeof shown, "%s/%s", folder, name);
     lp_status status = lp__segment_head(fd, shown, &head, &state, &error);
-    if (status == LP_OK && state != LP_SEG_CREATING &&
-        (head->id.run_dir_dev != a->dev || head->id.run_dir_ino != a->ino)) {
+    if (status == LP_OK && state != LP_SEG_CREATING && !lp__segment_belongs(fd, &head->id, a->dev, a->ino)) {
         if (a->all && name[0] != '.' && is_expired(a, fd, &head->id) && lp__segment_claim(fd) &&
             lp__segment_is_still(dirfd, name, dev, ino))
             unlinkat(dirfd, name, 0);

@@ -81,7 +81,8 @@ static int create(int folder, const char *temporary)
         unlinkat(folder, temporary, 0);
         fd = openat(folder, temporary, flags, 0666);
     }
-    if (fd >= 0) { /* so that lp_snapshot_tidy knows that we live; where nothing can be locked it leaves the file alone */
+    if (fd >=
+        0) { /* so that lp_snapshot_tidy knows that we live; where nothing can be locked it leaves the file alone */
         int saved = errno;
         flock(fd, LOCK_EX | LOCK_NB);
         errno = saved;

@@ -354,7 +354,7 @@ static void what_belongs_to_nobody_expires(void)
     make_old_segment("elsewhere", gone, WEEK_S + 100, false);
     make_old_segment("pathless", "", WEEK_S + 100, true);
     make_old_segment("relative", "gone", WEEK_S + 100, true);
-    make_old_segment("unknown", unknown, WEEK_S + 100, true); /* ENAMETOOLONG says nothing */
+    make_old_segment("unknown", unknown, WEEK_S + 100, true);  /* ENAMETOOLONG says nothing */
     make_old_segment("replaced", run_dir, WEEK_S + 100, true); /* its path leads to another directory now */
     make_old_segment("living", gone, WEEK_S + 100, true);
     make_old_segment("recent", gone, WEEK_S + 100, true);

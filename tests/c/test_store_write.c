@@ -212,8 +212,9 @@ static void writers_at_once_do_not_disturb(void)
 static void half_written_files_of_the_dead_are_removed(void)
 {
     const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-    const char *names[] = {".w_r_1_aaaaaaaa.1.snap.7.tmp",  ".w_r_2_aaaaaaaa.1.snap.7.tmp", ".w_r_3_aaaaaaaa.1.snap.7.tmp",
-                           "w_r_4_aaaaaaaa.1.snap.7.tmp", ".w_r_5_aaaaaaaa.1.snap",       ".other.tmp"};
+    const char *names[] = {".w_r_1_aaaaaaaa.1.snap.7.tmp", ".w_r_2_aaaaaaaa.1.snap.7.tmp",
+                           ".w_r_3_aaaaaaaa.1.snap.7.tmp", "w_r_4_aaaaaaaa.1.snap.7.tmp",
+                           ".w_r_5_aaaaaaaa.1.snap",       ".other.tmp"};
     char run[128], host[160];
 
     snprintf(run, sizeof run, "%s/leftovers", folder);

@@ -70,7 +70,7 @@ def test_time_of_day_is_set(stage: Stage, clocks: Path, seconds: float, clock: s
 @pytest.mark.parametrize("end", ["profiler.close()", "os.kill(os.getpid(), 9)"])
 @pytest.mark.parametrize("clock", ["", "monotonic"])
 def test_the_machine_is_suspended(stage: Stage, clocks: Path, clock: str, end: str) -> None:
-    """CLOCK_MONOTONIC stands still, the time of day goes on, and so may the TSC: what was measured before and after keeps
+    """CLOCK_MONOTONIC stands still, the time of day goes on, and so may the TSC: what was measured around it keeps
     its length. (Here it sleeps for two seconds; a machine does so for hours, in the same proportions.)"""
     env = {"LINEPROFILER_CLOCK": clock} if clock else {}
     report = run(stage, clocks, "time.sleep(2); move(0, -2_000_000_000)", end, **env)

@@ -48,7 +48,9 @@ BODIES = {
     "alone, closes": BODY.format(settings=ALONE, letters=FEW, interval="1e-9", end=CLOSES),
     "alone, ends": BODY.format(settings=ALONE, letters=FEW, interval="30", end="sys.exit(3)"),
     "beside a collector, closes": BODY.format(settings="", letters=MANY, interval="30", end=CLOSES),
-    "beside a collector, is killed": BODY.format(settings="", letters=FEW, interval="30", end="os.kill(os.getpid(), 9)"),
+    "beside a collector, is killed": BODY.format(
+        settings="", letters=FEW, interval="30", end="os.kill(os.getpid(), 9)"
+    ),
 }
 
 
@@ -65,7 +67,12 @@ def is_complete(outcome: Outcome) -> bool:
     calls = outcome.report.calls()
     others = {path: n for path, n in calls.items() if path not in EXPECTED}
     counters = outcome.report.counters()
-    return few(outcome) == EXPECTED and len(others) in (len(FEW) ** 2, len(MANY) ** 2) and set(others.values()) == {1} and counters == {"a/b:n": 6}
+    return (
+        few(outcome) == EXPECTED
+        and len(others) in (len(FEW) ** 2, len(MANY) ** 2)
+        and set(others.values()) == {1}
+        and counters == {"a/b:n": 6}
+    )
 
 
 def explanation(outcome: Outcome) -> str:

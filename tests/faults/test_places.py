@@ -80,13 +80,14 @@ def test_shared_memory_refuses(stage: Stage, what: str) -> None:
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "[-9, 0]\n", "")
     report = document(stage, "report.json")
-    # The one that is killed has written its first entry, not the nine that came after it.
-    assert report.calls() == {"a": 1000, "w": 11}
+    # The one that is killed has written that it began, and nothing of the ten that came then.
+    assert report.calls() == {"a": 1000, "w": 10}
     assert report.counters() == {"a:n": 2000}
-    assert len(report.caveats["private_memory"]) == 3
-    assert report.states().count("closed") == 2
+    private = 2 if what == "64 KB" else 3  # there the first one has all there is
+    assert len(report.caveats["private_memory"]) == private
+    assert report.states() == ["closed", "closed", "last_seen"]
     text = (stage.folder / "report.txt").read_text()
-    assert "3 of 3 worker(s) had no shared memory and recorded into private memory" in " ".join(text.split())
+    assert f"{private} of 3 worker(s) had no shared memory and recorded into private memory" in " ".join(text.split())
 
 
 def test_64_workers_share_64_mb(stage: Stage) -> None:
@@ -134,7 +135,11 @@ def test_64_workers_share_64_mb(stage: Stage) -> None:
     )
     assert (done.returncode, done.stdout, done.stderr) == (2, "{0}\n", ""), "nothing is left: ls finds no file"
     report = document(stage, "report.json")
-    entered = 64 * 36 * 36 * 2
+    # Some found no room for even the smallest segment: they say so, and what they recorded ended with them.
+    private = len(report.caveats["private_memory"])
+    assert private < 32
+    assert report.states().count("last_seen") == private
+    entered = (64 - private) * 36 * 36 * 2
     calls = report.calls()
     health = report.caveats["health"]
     assert entered / 4 < sum(calls.values()) < entered, "it was too small"
@@ -146,26 +151,26 @@ def test_64_workers_share_64_mb(stage: Stage) -> None:
 def test_segment_cut_under_a_reader(stage: Stage, size: int) -> None:
     """Its process is dead and somebody shortens the file: the reader names it, and what is whole is shown."""
     stage.collector = False
-    program = stage.start(
+    stage.python(
+        "from lineprofiler.accounting import Profiler\nwith Profiler('run', role='o', run_id='it') as p:\n"
+        "  with p.phase('b'): pass"
+    ).expect()
+    stage.python(
         "import os\nfrom lineprofiler.accounting import Profiler\np = Profiler('run', role='r', run_id='it')\n"
         "for i in range(9):\n  with p.phase('a'): pass\nos.kill(os.getpid(), 9)"
-    )
-    program.wait(60)
+    ).expect(-signal.SIGKILL)
     (segment,) = [p for p in stage.segments() if p.is_file()]
-    other = stage.python("from lineprofiler.accounting import Profiler\nwith Profiler('run', role='o', run_id='it') as p:\n"
-                         "  with p.phase('b'): pass")
-    assert other.returncode == 0
     os.truncate(segment, size)
     report = stage.report()
     assert report.calls("o") == {"b": 1}
-    lost = [e for e in report.caveats["unreadable"] if Path(e["path"]).name == segment.name]
+    lost = [e for e in report.caveats["unreadable"] if Path(e).name == segment.name]
     if report.calls() == {"a": 9, "b": 1}:
-        assert size == 65_536, "all that was written lies there"
-    elif size >= 4096:
+        assert size >= 20_000, "all that was written lies there"
+    elif size >= 4000:  # the struct at its start is whole, and says whose it is
         assert len(lost) == 1
         assert "worker file(s) unreadable" in stage.command("report", "run").expect().stdout
     else:
-        assert lost == [], "without a header nothing says whose it was"
+        assert lost == [], "without it nothing says whose it was"
 
 
 def test_segment_is_cut_while_it_is_read(stage: Stage) -> None:
@@ -366,7 +371,8 @@ def test_few_descriptors(stage: Stage, limit: int) -> None:
         import resource
         from lineprofiler.accounting import Profiler, _settings
         import os
-        Profiler(sys_argv := __import__("sys").argv[1] + "-warm", snapshot_interval_s=None, sample_interval_s=None).close()
+        import sys
+        Profiler(sys.argv[1] + "-warm", snapshot_interval_s=None, sample_interval_s=None).close()
         os.setgroups([])
         os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
         os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
@@ -378,10 +384,19 @@ def test_few_descriptors(stage: Stage, limit: int) -> None:
     )
     assert (done.returncode, done.stdout) == (3, "[-9, 0]\n"), done.stderr
     stage.settle()
-    if not run.exists():
-        assert "RuntimeWarning" in done.stderr
-        return
-    report = stage.report(run)
+    # Its segments are its own: only the same user can read what is still in them.
+    read = stage.python(
+        f"""
+        import json, os, sys
+        from lineprofiler.accounting import merge_run, report_as_dict
+        os.setgroups([])
+        os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
+        os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
+        print(json.dumps(report_as_dict(merge_run(sys.argv[1]))))
+        """,
+        run,
+    ).expect()
+    report = Report(json.loads(read.stdout))
     short = {path: n for path, n in {"a": 1000, "w": 20}.items() if report.calls().get(path, 0) != n}
     if short:
         assert report.caveats["private_memory"] or "RuntimeWarning" in done.stderr, short

@@ -1,7 +1,7 @@
-"""Runs recorded programs while system calls fail on demand: hundreds of experiments at once, each in a folder of its own.
+"""Runs recorded programs while system calls fail on demand: hundreds of experiments, each in a folder of its own.
 
-tests/support/injector.c lets the calls fail. The program of an experiment is a forked child of one Python process, so that
-an experiment costs milliseconds; it ends as any program does, by its own end, by a signal, by `os._exit`.
+tests/support/injector.c lets the calls fail. The program of an experiment is a forked child of one Python process, so
+that an experiment costs milliseconds; it ends as any program does: by its own end, by a signal, by `os._exit`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lpstage import Report, Stage
-from lptest import LIMIT_S, ROOT, run_process
+from lptest import ROOT, run_process
 
 FAMILIES = [
     "", "open", "read", "write", "fsync", "rename", "mmap", "ftruncate", "fallocate", "madvise", "mkdir", "flock",

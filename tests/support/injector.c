@@ -51,7 +51,23 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum family { NONE, OPEN, READ, WRITE, SYNC, RENAME, MMAP, TRUNCATE, ALLOCATE, ADVISE, MAKE, LOCK, EVENTS, START, FAMILIES };
+enum family {
+    NONE,
+    OPEN,
+    READ,
+    WRITE,
+    SYNC,
+    RENAME,
+    MMAP,
+    TRUNCATE,
+    ALLOCATE,
+    ADVISE,
+    MAKE,
+    LOCK,
+    EVENTS,
+    START,
+    FAMILIES
+};
 
 /* How a call shows whose it is. */
 enum kind { BY_PATH, BY_PATH_AT, BY_FD, BY_MAPPING, BY_PROCESS };
@@ -125,8 +141,10 @@ static int install(void)
 
 #define LOAD(field) code[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(uintptr_t)&d->field)
 #define ANSWER(what) code[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what)
-#define UNLESS(value, skip) code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(value), 0, skip)
-#define UNLESS_SET(bits, skip) code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (uint32_t)(bits), 0, skip)
+#define UNLESS(value, skip)                                                                                            \
+    code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(value), 0, skip)
+#define UNLESS_SET(bits, skip)                                                                                         \
+    code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (uint32_t)(bits), 0, skip)
     LOAD(nr);
     UNLESS(CONTROL, 1);
     ANSWER(SECCOMP_RET_USER_NOTIF);
@@ -137,7 +155,8 @@ static int install(void)
             UNLESS(MADV_POPULATE_WRITE, 1);
             ANSWER(SECCOMP_RET_USER_NOTIF);
             ANSWER(SECCOMP_RET_ALLOW);
-        } else if (calls[i].number == SYS_mmap) { /* shared memory, or reserved: malloc's and the loader's are not asked */
+        } else if (calls[i].number ==
+                   SYS_mmap) { /* shared memory, or reserved: malloc's and the loader's are not asked */
             UNLESS(SYS_mmap, 6);
             LOAD(args[3]);
             UNLESS_SET(MAP_SHARED | MAP_NORESERVE, 3);
@@ -374,7 +393,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: injector RESULTS COMMAND...\n");
         return 125;
     }
-    trial_of = mmap(NULL, PIDS * sizeof *trial_of, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    trial_of =
+        mmap(NULL, PIDS * sizeof *trial_of, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (trial_of == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         die("start");
     pid_t child = fork();
