@@ -88,4 +88,68 @@ static inline int lpy_small_int(PyObject *object, int64_t *value)
     return 1;
 }
 
+/* 3.10, 3.11: frames, and the flag of each activation of the evaluation loop that says whether it calls tracers at all. From
+ * 3.12 on sys.monitoring does this. */
+#if PY_VERSION_HEX < 0x030c0000
+#define LPY_FRAME_TRACING 1
+#define LPY_TRACED 255 /* use_tracing; 3.11 ors it into the opcode */
+#include <frameobject.h>
+#if PY_VERSION_HEX >= 0x030b0000
+#include <internal/pycore_frame.h>
+typedef _PyInterpreterFrame lpy_frame;
+typedef _PyCFrame lpy_cframe;
+#define lpy_frame_back(frame) ((frame)->previous)
+#define lpy_frame_in(object) ((object)->f_frame)
+/* The last one of its activation: calls from Python to Python share one when nobody hooks evaluation. */
+#define lpy_frame_is_entry(frame) ((frame)->is_entry)
+#define lpy_thread_top(tstate) ((tstate)->cframe->current_frame)
+/* Before its first RESUME a frame has neither a line nor a frame object. */
+#define lpy_frame_is_incomplete(frame) _PyFrame_IsIncomplete(frame)
+/* Counted in code units, as co_lines() / 2. */
+#define lpy_frame_offset(frame) _PyInterpreterFrame_LASTI(frame)
+
+/* In a call event: it goes on after a yield, or an exception was thrown into it there. */
+#define lpy_frame_resumes(frame) (lpy_frame_offset(frame) > (frame)->f_code->_co_firsttraceable)
+
+/* In a return event: it only yielded. The generator object is around its frame. */
+static inline int lpy_frame_yields(const lpy_frame *frame)
+{
+    if (frame->owner != FRAME_OWNED_BY_GENERATOR)
+        return 0;
+    const char *generator = (const char *)frame - offsetof(PyGenObject, gi_iframe);
+    return ((const PyGenObject *)(const void *)generator)->gi_frame_state == FRAME_SUSPENDED;
+}
+#else
+typedef PyFrameObject lpy_frame;
+typedef CFrame lpy_cframe;
+#define lpy_frame_back(frame) ((frame)->f_back)
+#define lpy_frame_in(object) (object)
+#define lpy_frame_is_entry(frame) 1
+#define lpy_thread_top(tstate) ((tstate)->frame)
+#define lpy_frame_resumes(frame) ((frame)->f_lasti >= 0)
+#define lpy_frame_is_incomplete(frame) 0
+#define lpy_frame_offset(frame) ((frame)->f_lasti)
+
+static inline int lpy_frame_yields(const lpy_frame *frame)
+{
+    return frame->f_state == FRAME_SUSPENDED;
+}
+#endif
+#define lpy_frame_code(frame) ((frame)->f_code)
+
+/* What _PyCode_SetExtra stored, without the call: it is looked up at every call of the program. The struct is that of
+ * Objects/codeobject.c, the same in both versions; lpy_trace_init compares with what _PyCode_GetExtra finds. */
+static inline void *lpy_code_extra(const PyCodeObject *code, Py_ssize_t index)
+{
+    const struct extras {
+        Py_ssize_t size;
+        void *items[];
+    } *extras = code->co_extra;
+
+    return extras && extras->size > index ? extras->items[index] : NULL;
+}
+#else
+#define LPY_FRAME_TRACING 0
+#endif
+
 #endif
