@@ -8,6 +8,7 @@
 #include "render/json_write.h"
 #include "render/render.h"
 #include "render/units.h"
+#include "store/track.h"
 
 static void put_str(lp_sink *sink, const char *key, lp_str value)
 {
@@ -89,6 +90,16 @@ static void put_identity(lp_sink *sink, const lp_identity *id)
     put_pairs(sink, "option", id->options, id->option_count);
 }
 
+static void put_track(lp_sink *sink, const lp_track *track)
+{
+    for (uint32_t i = 0; track && i < track->count; i++)
+        lp_sink_format(sink, "moment %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", track->at[i].ticks, track->at[i].mono_ns,
+                       track->at[i].real_ns);
+    for (uint32_t i = 0; track && i < track->step_count; i++)
+        lp_sink_format(sink, "clock_step %" PRIu64 " %" PRIu64 " %" PRId64 " %s\n", track->steps[i].mono_ns,
+                       track->steps[i].real_ns, track->steps[i].by_ns, track->steps[i].slept ? "slept" : "set");
+}
+
 static void put_state(lp_sink *sink, const lp_worker *worker)
 {
     put_u64(sink, "written_ns", worker->written_ns);
@@ -96,6 +107,7 @@ static void put_state(lp_sink *sink, const lp_worker *worker)
     put_u64(sink, "generation", worker->generation);
     lp_sink_format(sink, "final %d\nunclean %d\nliving %d\n", worker->final, worker->unclean, worker->living);
     put_str(sink, "clock", worker->clock);
+    put_track(sink, worker->track);
     put_str(sink, "cpu_source", worker->cpu_source);
     put_str(sink, "split_source", worker->split_source);
     put_str(sink, "segment_place", worker->segment_place);

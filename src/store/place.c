@@ -194,7 +194,7 @@ typedef struct adoption {
     const char *run_dir;
     uint64_t dev, ino; /* of it */
     unsigned count;
-    unsigned busy; /* dead, but somebody else is just adopting it */
+    unsigned busy;   /* dead, but somebody else is just adopting it */
     lp_error *error; /* the first failure is kept */
     lp_status status;
 } adoption;
@@ -224,7 +224,9 @@ static bool is_leftover(int fd)
 static lp_status adopt(adoption *a, int dirfd, const char *name, int fd, const char *shown, lp_error *error)
 {
     lp_worker *worker;
-    lp_status status = lp__segment_read(fd, shown, false, &worker, error);
+    lp_track track;
+    lp_status known = lp_track_read(dirfd, &track);
+    lp_status status = lp__segment_read(fd, shown, false, known == LP_OK ? &track : NULL, &worker, error);
 
     if (status != LP_OK)
         return status;
