@@ -1,5 +1,5 @@
-"""Sample files are protobuf, too: Python's protobuf reads the kept sample with the published schema and says the same as
-our own reader; docs/file-format.md is all that is needed to decode it; docs/resources.md lists every column.
+"""Sample files are protobuf, too: Python's protobuf reads the kept sample with the published schema and says the same
+as our own reader; docs/file-format.md is all that is needed to decode it; docs/resources.md lists every column.
 """
 
 from __future__ import annotations
@@ -205,7 +205,8 @@ def test_a_torn_tail_is_named(tmp_path: Path) -> None:
 
 
 def header() -> str:
-    return (ROOT / "src/store/samples.h").read_text(encoding="utf-8").replace("\\\n", "")
+    text: str = (ROOT / "src/store/samples.h").read_text(encoding="utf-8").replace("\\\n", "")
+    return text
 
 
 def columns_of_the_header() -> list[tuple[int, tuple[str, str], str, str, str]]:
