@@ -96,19 +96,12 @@ static void put_state(lp_sink *sink, const lp_worker *worker)
     put_u64(sink, "elapsed_ns", worker->elapsed_ns);
     put_u64(sink, "generation", worker->generation);
     lp_sink_format(sink, "final %d\nunclean %d\nliving %d\n", worker->final, worker->unclean, worker->living);
-<<<<<<< HEAD
+    put_i64(sink, "exit_code", worker->end.code);
+    lp_sink_format(sink, "core_dumped %d\nreplaced %d\n", worker->end.core_dumped, worker->end.replaced);
     lp__dump_str(sink, "clock", worker->clock);
     lp__dump_str(sink, "cpu_source", worker->cpu_source);
     lp__dump_str(sink, "split_source", worker->split_source);
     lp__dump_str(sink, "segment_place", worker->segment_place);
-=======
-    put_i64(sink, "exit_code", worker->end.code);
-    lp_sink_format(sink, "core_dumped %d\nreplaced %d\n", worker->end.core_dumped, worker->end.replaced);
-    put_str(sink, "clock", worker->clock);
-    put_str(sink, "cpu_source", worker->cpu_source);
-    put_str(sink, "split_source", worker->split_source);
-    put_str(sink, "segment_place", worker->segment_place);
->>>>>>> next
     put_u64(sink, "own_cost_ps", worker->own_cost_ps);
     put_u64(sink, "own_count_cost_ps", worker->own_count_cost_ps);
     put_u64(sink, "threads", worker->threads);
