@@ -9,6 +9,7 @@
 
 #include "core/clock.h"
 #include "core/segment.h"
+#include "store/end.h"
 #include "store/segment.h"
 #include "store/segment_image.h"
 
@@ -71,8 +72,9 @@ static bool use_baseline(reader *r, const lp_moment *from, const lp_moment *to)
     return true;
 }
 
-/* `now`: NULL where this process cannot tell. `still`: what is read has an end that lies before it. */
-static void choose_clock(reader *r, const lp_moment *now, bool still)
+/* `now`: the present, for the longest baseline; NULL where this process cannot tell it. `end`: what is read ends there; NULL: with
+ * its latest trace. */
+static void choose_clock(reader *r, const lp_moment *now, const lp_moment *end)
 {
     const lp_seg_clock *clock = &r->header->clock;
     bool last = clock->last_done == clock->last_begun && clock->last.ticks >= clock->start.ticks && clock->last.mono_ns;
@@ -80,23 +82,20 @@ static void choose_clock(reader *r, const lp_moment *now, bool still)
     r->base = last ? clock->last : clock->start;
     if (clock->kind == LP_CLOCK_MONOTONIC) {
         r->ns = r->ticks = 1;
-    } else if (!(now && use_baseline(r, &clock->start, now)) &&
+    } else if (!(now && use_baseline(r, &clock->start, now)) && !(end && use_baseline(r, &clock->start, end)) &&
                !(last && use_baseline(r, &clock->start, &clock->last))) {
         r->ns = clock->mult ? clock->mult : 1;
         r->ticks = clock->mult ? 1ull << 32 : 1;
     }
-    if (still)
-        now = NULL; /* the longest baseline it was all the same */
-    r->still = !now;
-    r->end = now ? *now : r->base;
-    if (now && now->ticks < r->base.ticks) /* our clock is another one: go by what the writer saw */
-        r->end.ticks = r->base.ticks + (now->mono_ns > r->base.mono_ns
-                                            ? (uint64_t)((u128)(now->mono_ns - r->base.mono_ns) * r->ticks / r->ns)
+    r->still = !end;
+    r->end = end ? *end : r->base;
+    if (end && end->ticks < r->base.ticks) /* our clock is another one: go by what the writer saw */
+        r->end.ticks = r->base.ticks + (end->mono_ns > r->base.mono_ns
+                                            ? (uint64_t)((u128)(end->mono_ns - r->base.mono_ns) * r->ticks / r->ns)
                                             : 0);
 }
 
-/* The present on the segment's clock; false where this process cannot tell (another kind of clock). */
-static bool present(const lp_seg_clock *clock, lp_moment *now)
+bool lp__segment_now(const lp_seg_clock *clock, lp_moment *now)
 {
     lp_clock_init(-1);
     if (clock->kind == lp__clock_kind) {
@@ -598,7 +597,7 @@ static void read_facts(reader *r)
                     .last_error = header_text(w->arena, h->health.last_error, sizeof h->health.last_error)};
 }
 
-static lp_status read_image(lp__image *image, const lp_moment *now, bool still, const lp_track *track,
+static lp_status read_image(lp__image *image, const lp_moment *now, const lp_moment *end, const lp_track *track,
                             lp_worker **worker, lp_error *error)
 {
     reader *r = NULL;
@@ -622,7 +621,7 @@ static lp_status read_image(lp__image *image, const lp_moment *now, bool still, 
         status = lp__fail(error, LP_E_BUSY, image->name, offsetof(lp_seg_header, state), "recording has not begun");
         goto done;
     }
-    choose_clock(r, now, still);
+    choose_clock(r, now, end);
     status = lp__segment_identity(image, r->header, made, error);
     if (status == LP_OK)
         status = read_names(r);
@@ -664,13 +663,18 @@ lp_status lp__segment_read(int fd, const char *name, bool living, const lp_track
 
     if (status != LP_OK)
         return status;
-    bool known = present(&header.clock, &now), still = !living || header.state != LP_SEG_RECORDING;
-    status = read_image(&image, known ? &now : NULL, still, known ? track : NULL, worker, error);
+    bool living_now = living && header.state == LP_SEG_RECORDING, known = lp__segment_now(&header.clock, &now);
+    const lp_moment *end = living_now && known ? &now : NULL;
+    if (!living && header.state == LP_SEG_RECORDING && header.died.ticks)
+        end = &header.died; /* it had not stored for a while: phases were open until then */
+    status = read_image(&image, known ? &now : NULL, end, known ? track : NULL, worker, error);
     if (status == LP_OK) {
         lp_worker *w = *worker;
         w->path = lp__text(w->arena, name);
         w->living = living && !w->final;
         w->unclean = !living && !w->final;
+        if (w->unclean)
+            w->end = header.end ? lp_end_unpack(header.end) : lp_end_of(&w->id, header.time_ns);
         if (w->living)
             w->written_ns = lp_clock_ns(CLOCK_REALTIME);
     }
@@ -687,7 +691,7 @@ lp_status lp_segment_read_memory(const void *base, size_t size, const lp_moment 
 {
     lp__image image = {.fd = -1, .memory = base, .memory_size = size, .name = "this process", .moving = now != NULL};
     int saved = errno;
-    lp_status status = read_image(&image, now, !now, NULL, worker, error);
+    lp_status status = read_image(&image, now, now, NULL, worker, error);
 
     if (status == LP_OK)
         (*worker)->living = !(*worker)->final;
