@@ -128,9 +128,12 @@ typedef struct lp_report {
     /* what stands under CAVEATS; indices are into run->workers */
     lp_report_attempt *attempts;
     uint32_t attempt_count;
-    uint32_t *stale, *unclean, *died_inside, *failed_writes, *private_memory, *no_cpu; /* died_inside: of the unclean
-                                  * ones, those with a phase open; the others may as well have left by os._exit */
-    uint32_t stale_count, unclean_count, died_inside_count, failed_write_count, private_memory_count, no_cpu_count;
+    uint32_t *stale, *unclean, *failed_writes, *private_memory, *no_cpu;
+    uint32_t *died_inside,
+        *died_outside; /* of the unclean ones, those with a phase open; those without that were killed or left
+                                           * with a code that is not 0. The others may as well have ended by os._exit(0) */
+    uint32_t stale_count, unclean_count, died_inside_count, died_outside_count, failed_write_count,
+        private_memory_count, no_cpu_count;
     lp_health health; /* sums; first_folded and last_error of the first worker that has them */
     lp_report_asked *asked;
     uint32_t asked_count;

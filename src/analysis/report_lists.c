@@ -132,6 +132,12 @@ static bool has_died_inside(const lp_run_worker *worker)
     return has_died(worker) && worker->open_count > 0;
 }
 
+/* os._exit(0) is how multiprocessing ends its children, and exec is no death. */
+static bool has_died_outside(const lp_run_worker *worker)
+{
+    return has_died(worker) && worker->open_count == 0 && worker->end.code != LP_UNKNOWN_I64 && worker->end.code != 0;
+}
+
 static bool has_failed_writes(const lp_run_worker *worker)
 {
     return worker->health.write_failures > 0;
@@ -172,6 +178,7 @@ static lp_status list_all_workers(lp_report *report)
         {is_stale, &report->stale, &report->stale_count},
         {has_died, &report->unclean, &report->unclean_count},
         {has_died_inside, &report->died_inside, &report->died_inside_count},
+        {has_died_outside, &report->died_outside, &report->died_outside_count},
         {has_failed_writes, &report->failed_writes, &report->failed_write_count},
         {is_private, &report->private_memory, &report->private_memory_count},
         {has_no_cpu, &report->no_cpu, &report->no_cpu_count},

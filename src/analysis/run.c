@@ -286,6 +286,7 @@ static lp_status summarize(lp_run *run, const lp_worker *worker, const lp_run_wo
     out->written_ns = worker->written_ns;
     out->elapsed_ns = worker->elapsed_ns;
     out->life = life_of(worker);
+    out->end = out->life == LP_LIFE_DIED ? worker->end : (lp_end){.code = LP_UNKNOWN_I64};
     out->measure_cpu = !option_is(id, "measure_cpu", '0');
     out->thread_names = option_is(id, "thread_names", '1');
     out->own_cost_ps = worker->own_cost_ps;

@@ -35,6 +35,7 @@ typedef struct lp_run_worker { /* strings are owned by the run */
     uint64_t wall_ns; /* finished wall time of the top phases */
     uint64_t open_ns; /* and of those that are open */
     lp_life life;
+    lp_end end;       /* of one that died */
     bool stale;       /* not running and LP_STALE_NS behind the latest worker; set by lp_run_finish */
     bool measure_cpu; /* false: measure_cpu=False */
     bool thread_names;

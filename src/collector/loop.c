@@ -156,9 +156,7 @@ static bool wait_for_events(collector *c, uint64_t until)
             while (read(c->changes, names, sizeof names) > 0) {
             }
         } else if (who != &c->disk) { /* its batch is taken in the round */
-            lp__watched *w = who;
-            w->dead = true;
-            lp__watch_forget_process(&c->watch, w);
+            lp__watch_died(&c->watch, who);
         }
     }
     return changed;

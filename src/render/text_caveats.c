@@ -133,35 +133,83 @@ static char *innermost(const lp_text *text, const lp_run_worker *worker, char ou
     return out;
 }
 
+/* "after 10m 00s, 50m 00s before the end, inside a/b", with how it died before it where that is known. */
+static void put_one_death(lp_text *text, uint32_t index)
+{
+    const lp_run_worker *worker = &text->report->run->workers[index];
+    uint64_t ended = text->report->run->ended_ns;
+    char path[LP_INERT_BYTES(40)], before[LP_UNIT_SIZE + 32] = "";
+    lp_unit how, unit, ago;
+    lp_words words;
+
+    if (ended > worker->written_ns + 1000000000ull)
+        snprintf(before, sizeof before, ", %s before the end", lp_unit_ns(ago, (double)(ended - worker->written_ns)));
+    lp_unit_end(how, worker->end);
+    snprintf(words, sizeof words, "%s%safter %s%s, %s%s", how, how[0] ? " " : "",
+             lp_unit_ns(unit, (double)worker->elapsed_ns), before, worker->open_count > 0 ? "inside " : "in no phase",
+             worker->open_count > 0 ? innermost(text, worker, path) : "");
+    put_worker(text, index, words);
+}
+
+/* "Linux-6.1.0-x86_64": the first two numbers. */
+static bool is_before_6_15(lp_str platform)
+{
+    unsigned major = 0, minor = 0;
+    char release[32];
+    size_t size = platform.size < sizeof release ? platform.size : sizeof release - 1;
+
+    memcpy(release, platform.data, size);
+    release[size] = '\0';
+    return sscanf(release, "Linux-%u.%u", &major, &minor) == 2 && (major < 6 || (major == 6 && minor < 15));
+}
+
+static void put_how_unknown(lp_text *text, const uint32_t *list, uint32_t count)
+{
+    const lp_run_worker *first = NULL;
+    uint32_t unknown = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const lp_run_worker *worker = &text->report->run->workers[list[i]];
+        if (worker->end.code != LP_UNKNOWN_I64 || worker->end.replaced)
+            continue;
+        first = first ? first : worker;
+        unknown++;
+    }
+    if (first)
+        sayf(text, "  how %u of them died is not known: %s", unknown,
+             is_before_6_15(first->platform) ? "kernel < 6.15, which tells nobody but the parent"
+                                             : "no collector watched until the end");
+}
+
+static void put_deaths(lp_text *text, const uint32_t *list, uint32_t count)
+{
+    unsigned limit = limit_of(text, count);
+
+    for (unsigned i = 0; i < limit; i++)
+        put_one_death(text, list[i]);
+    put_more(text, count, limit);
+    put_how_unknown(text, list, count);
+}
+
 static void put_died(lp_text *text)
 {
     const lp_report *report = text->report;
-    unsigned limit = limit_of(text, report->died_inside_count);
-    uint32_t others = report->unclean_count - report->died_inside_count;
+    uint32_t others = report->unclean_count - report->died_inside_count - report->died_outside_count;
 
-    if (report->died_inside_count > 0)
-        sayf(text,
-             "%u worker(s) died without closing, inside a phase (killed, crashed or left by os._exit); what they had "
-             "recorded is in:",
+    if (report->died_inside_count > 0) {
+        sayf(text, "%u worker(s) died without closing, inside a phase; what they had recorded is in:",
              report->died_inside_count);
-    for (unsigned i = 0; i < limit; i++) {
-        const lp_run_worker *worker = &report->run->workers[report->died_inside[i]];
-        lp_words words;
-        char path[LP_INERT_BYTES(40)], before[LP_UNIT_SIZE + 32] = "";
-        lp_unit unit, ago;
-        if (report->run->ended_ns > worker->written_ns + 1000000000ull)
-            snprintf(before, sizeof before, ", %s before the end",
-                     lp_unit_ns(ago, (double)(report->run->ended_ns - worker->written_ns)));
-        snprintf(words, sizeof words, "after %s%s, inside %s", lp_unit_ns(unit, (double)worker->elapsed_ns), before,
-                 innermost(text, worker, path));
-        put_worker(text, report->died_inside[i], words);
+        put_deaths(text, report->died_inside, report->died_inside_count);
     }
-    put_more(text, report->died_inside_count, limit);
+    if (report->died_outside_count > 0) {
+        sayf(text, "%u worker(s) died without closing while no phase was open; all that they had recorded is in:",
+             report->died_outside_count);
+        put_deaths(text, report->died_outside, report->died_outside_count);
+    }
     if (others > 0)
         sayf(text,
              "%u worker(s) ended without closing while no phase was open (os._exit, as forked workers do, or killed); "
-             "all "
-             "that they had recorded is in",
+             "all that they had recorded is in",
              others);
 }
 

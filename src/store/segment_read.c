@@ -9,6 +9,7 @@
 
 #include "core/clock.h"
 #include "core/segment.h"
+#include "store/end.h"
 #include "store/segment.h"
 #include "store/segment_image.h"
 
@@ -91,8 +92,7 @@ static void choose_clock(reader *r, const lp_moment *now)
                                             : 0);
 }
 
-/* The present on the segment's clock; false where this process cannot tell (another kind of clock). */
-static bool present(const lp_seg_clock *clock, lp_moment *now)
+bool lp__segment_now(const lp_seg_clock *clock, lp_moment *now)
 {
     lp_clock_init(-1);
     if (clock->kind == lp__clock_kind) {
@@ -647,13 +647,20 @@ lp_status lp__segment_read(int fd, const char *name, bool living, lp_worker **wo
 
     if (status != LP_OK)
         return status;
-    bool known = living && header.state == LP_SEG_RECORDING && present(&header.clock, &now);
+    bool known = living && header.state == LP_SEG_RECORDING && lp__segment_now(&header.clock, &now);
+    if (!living && header.state == LP_SEG_RECORDING &&
+        header.died.ticks) { /* it had not stored for a while: phases were open until then */
+        now = header.died;
+        known = true;
+    }
     status = read_image(&image, known ? &now : NULL, worker, error);
     if (status == LP_OK) {
         lp_worker *w = *worker;
         w->path = lp__text(w->arena, name);
         w->living = living && !w->final;
         w->unclean = !living && !w->final;
+        if (w->unclean)
+            w->end = header.end ? lp_end_unpack(header.end) : lp_end_of(&w->id, header.time_ns);
         if (w->living)
             w->written_ns = lp_clock_ns(CLOCK_REALTIME);
     }

@@ -266,7 +266,7 @@ static bool get_health(lp__wire *wire, const lp__field *outer, lp_arena *arena, 
     return lp__wire_done(wire, &in);
 }
 
-/* Fields before the tree; false: not one of them, or a problem. */
+/* Fields beside the tree; false: not one of them, or a problem. */
 static bool get_head_field(lp__wire *wire, const lp__field *f, lp_worker *worker)
 {
     lp__wire in;
@@ -284,6 +284,9 @@ static bool get_head_field(lp__wire *wire, const lp__field *f, lp_worker *worker
     case 7: return lp__get_bool(wire, f, &worker->unclean);
     case 8: return get_recorder(wire, f, worker);
     case 9: return get_health(wire, f, worker->arena, &worker->health);
+    case 12: return lp__get_int(wire, f, &worker->end.code);
+    case 13: return lp__get_bool(wire, f, &worker->end.core_dumped);
+    case 14: return lp__get_bool(wire, f, &worker->end.replaced);
     default: return false;
     }
 }
