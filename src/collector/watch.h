@@ -17,6 +17,7 @@ typedef struct lp__watched {
     ino_t ino;
     int fd;               /* owned; -1: not ours to look after (another run directory, namespace, layout), or damaged */
     int pidfd;            /* owned; -1 none: then the lock tells */
+    int64_t pid, start;   /* of the process that pidfd is of */
     bool gone;            /* the name leads elsewhere */
     bool dead;            /* the kernel said so */
     bool seen;            /* in this scan */
@@ -48,7 +49,9 @@ uint64_t lp__now_ns(void);
 void lp__watch_scan(lp__watch *watch);
 /* Is its process gone? */
 bool lp__watch_is_dead(const lp__watched *w);
-/* Its pidfd has spoken, or is not needed any more. */
+/* Its pidfd has spoken: how the process ended goes into the segment, where whoever writes the last snapshot finds it. */
+void lp__watch_died(lp__watch *watch, lp__watched *w);
+/* Its pidfd is not needed any more. */
 void lp__watch_forget_process(lp__watch *watch, lp__watched *w);
 /* Closes and forgets it. */
 void lp__watch_drop(lp__watch *watch, lp__watched *w);

@@ -108,6 +108,9 @@ typedef struct lp_seg_header {
     uint64_t snapshot_ns; /* interval between snapshots of the living process, 0 = none */
     uint64_t closing;     /* 1: the final snapshot is being written; stored before its generation is taken */
     uint64_t time_ns;     /* inode of the writer's time namespace: pid_start and mono_ns are of its clocks; 0 unknown */
+    /* Stored by the collector when the process has died; the rest of the header is the process's. */
+    lp_moment died; /* when the collector learnt of it; zeros: not known */
+    uint64_t end;   /* how, see store/end.h; 0 nobody has looked */
 } lp_seg_header;
 _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER, "the header has one page");
 
