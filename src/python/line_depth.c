@@ -1,7 +1,7 @@
-/* How many values are on the evaluation stack before each instruction. Within an expression something is there that was not there
- * when its statement began: so an arrival at a line with more on the stack than when the line was begun goes on with the
- * same execution of its statement. The location table cannot tell: it has no ends in 3.10, and the lines of whole compound
- * statements on single instructions later.
+/* How many values are on the evaluation stack before each instruction, and whence it is reached. Within an expression something is
+ * there that was not there when its statement began: so an arrival at a line with more on the stack than when the line was
+ * begun goes on with the same execution of its statement. The location table cannot tell: it has no ends in 3.10, and the
+ * lines of whole compound statements on single instructions later.
  *
  * Assumes code as a compiler makes it: one depth at each instruction, whichever way it was reached. Depths are relative to the
  * first instruction's. */
@@ -85,10 +85,10 @@ static int32_t effect_of(unsigned opcode, uint32_t argument, int jump)
     return effect != PY_INVALID_STACK_EFFECT ? effect : 0; /* inline caches have none */
 }
 
-static void set_depth(int32_t *depths, uint32_t units, uint32_t at, int32_t depth)
+static void reach(lpy_line_flow *at, uint32_t units, uint32_t target, int32_t depth, uint32_t source)
 {
-    if (at < units && depths[at] == LPY_LINE_NO_DEPTH)
-        depths[at] = depth;
+    if (target < units && at[target].depth == LPY_LINE_NO_DEPTH)
+        at[target] = (lpy_line_flow){depth, source};
 }
 
 /* Handlers by the exception table of 3.11 and later (Objects/exception_handling_notes.txt): big-endian groups of six bits, the
@@ -104,7 +104,7 @@ static const unsigned char *read_number(const unsigned char *p, const unsigned c
     return p;
 }
 
-static void set_handlers(int32_t *depths, uint32_t units, const unsigned char *p, size_t size)
+static void reach_handlers(lpy_line_flow *at, uint32_t units, const unsigned char *p, size_t size)
 {
     const unsigned char *end = p + size;
 
@@ -115,12 +115,12 @@ static void set_handlers(int32_t *depths, uint32_t units, const unsigned char *p
         p = read_number(p, end, &length);
         p = read_number(p, end, &target);
         p = read_number(p, end, &depth);
-        set_depth(depths, units, target, (int32_t)(depth >> 1) + (int32_t)(depth & 1u) + 1);
+        reach(at, units, target, (int32_t)(depth >> 1) + (int32_t)(depth & 1u) + 1, start);
     }
 }
 
 /* One way through the code in order. Whether a jump backwards told a depth that was passed over. */
-static bool pass_over(int32_t *depths, const unsigned char *code, uint32_t units)
+static bool pass_over(lpy_line_flow *at, const unsigned char *code, uint32_t units)
 {
     int32_t depth = 0;
     uint32_t argument = 0;
@@ -129,12 +129,13 @@ static bool pass_over(int32_t *depths, const unsigned char *code, uint32_t units
     for (uint32_t i = 0; i < units; i++) {
         unsigned opcode = code[2 * i], kind = flow.kind[opcode];
 
-        if (depths[i] != LPY_LINE_NO_DEPTH)
-            depth = depths[i];
+        if (at[i].depth != LPY_LINE_NO_DEPTH)
+            depth = at[i].depth;
         else if (!reached)
             continue;
+        if (reached)
+            at[i] = (lpy_line_flow){depth, LPY_LINE_FALLS};
         reached = true;
-        depths[i] = depth;
         argument = argument << 8 | code[2 * i + 1];
         if (kind & EXTENDS)
             continue;
@@ -143,8 +144,8 @@ static bool pass_over(int32_t *depths, const unsigned char *code, uint32_t units
             while (LPY_LOCATION_TABLE && next < units && code[2 * next] == 0)
                 next++; /* inline caches, opcode 0 from 3.11 on */
             uint32_t target = kind & ABSOLUTE ? argument : kind & BACKWARD ? next - argument : next + argument;
-            again = again || (target < i && depths[target] == LPY_LINE_NO_DEPTH);
-            set_depth(depths, units, target, depth + effect_of(opcode, argument, 1));
+            again = again || (target < i && at[target].depth == LPY_LINE_NO_DEPTH);
+            reach(at, units, target, depth + effect_of(opcode, argument, 1), i);
         }
         depth += effect_of(opcode, argument, 0);
         reached = !(kind & ENDS);
@@ -153,20 +154,21 @@ static bool pass_over(int32_t *depths, const unsigned char *code, uint32_t units
     return again;
 }
 
-int32_t *lpy_line_depths(const unsigned char *code, uint32_t units, const unsigned char *handlers, size_t handlers_size)
+lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, const unsigned char *handlers,
+                                  size_t handlers_size)
 {
-    int32_t *depths = malloc((units + 1) * sizeof *depths);
+    lpy_line_flow *at = malloc((units + 1) * sizeof *at);
 
     if (!flow.known)
         learn_flow();
-    if (!depths || !flow.known) {
-        free(depths);
+    if (!at || !flow.known) {
+        free(at);
         return NULL;
     }
     for (uint32_t i = 0; i <= units; i++)
-        depths[i] = LPY_LINE_NO_DEPTH;
-    set_handlers(depths, units, handlers, handlers_size);
-    for (int pass = 0; pass < 4 && pass_over(depths, code, units); pass++)
+        at[i] = (lpy_line_flow){LPY_LINE_NO_DEPTH, LPY_LINE_FALLS};
+    reach_handlers(at, units, handlers, handlers_size);
+    for (int pass = 0; pass < 4 && pass_over(at, code, units); pass++)
         ;
-    return depths;
+    return at;
 }

@@ -564,14 +564,27 @@ static void trace_stop(LineEngine *engine)
         switch_off();
 }
 
+/* A slot on every code object, and that it is where we look. */
+static bool get_extra(void)
+{
+    Py_ssize_t index = _PyEval_RequestCodeExtraIndex(free_slot);
+    PyObject *code = index >= 0 ? Py_CompileString("None", "<lineprofiler>", Py_eval_input) : NULL;
+    void *odd = (void *)1, *found = NULL; /* NOLINT(performance-no-int-to-ptr) */
+
+    if (code && _PyCode_SetExtra(code, index, odd) == 0 && _PyCode_GetExtra(code, index, &found) == 0 && found == odd &&
+        lpy_code_extra((PyCodeObject *)code, index) == odd)
+        state.extra = index;
+    PyErr_Clear();
+    Py_XDECREF(code);
+    return state.extra >= 0;
+}
+
 static int trace_start(LineEngine *engine)
 {
     LineEngine **engines;
 
-    if (state.extra < 0)
-        state.extra = _PyEval_RequestCodeExtraIndex(free_slot);
-    if (state.extra < 0) {
-        lpy_line_note(engine, "the interpreter has no slot left for code objects");
+    if (state.extra < 0 && !get_extra()) {
+        lpy_line_note(engine, "the interpreter gives no slot on code objects");
         return -1;
     }
     engines = realloc(state.engines, (state.engine_count + 1) * sizeof(LineEngine *));
