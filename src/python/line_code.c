@@ -17,8 +17,8 @@
 typedef struct range {   /* instructions with one position */
     uint32_t start, end; /* in units of two bytes */
     int32_t line;        /* -1 none */
-    uint32_t group; /* the same number: one execution of a statement */
-    uint32_t open;  /* see find_statements */
+    uint32_t group;      /* the same number: one execution of a statement */
+    uint32_t open;       /* see find_statements */
 } range;
 
 typedef struct opcodes {
@@ -199,7 +199,7 @@ typedef struct work { /* one allocation a code object */
     range *ranges;
     span *spans;
     uint32_t *seen;   /* by slot, 1 + the statement that has been at the line */
-    int32_t *slot_of;        /* by line - lowest; -1 none */
+    int32_t *slot_of; /* by line - lowest; -1 none */
 } work;
 
 static uint32_t flags_of(const unsigned char *at, const unsigned char *end, bool again, int32_t line)

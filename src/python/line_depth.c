@@ -34,8 +34,8 @@ static void learn_set(PyObject *opcode, const char *set, uint8_t kind)
 static void learn_names(PyObject *map)
 {
     static const char *const ends[] = {
-        "JUMP_FORWARD", "JUMP_ABSOLUTE",   "JUMP_BACKWARD",    "JUMP_BACKWARD_NO_INTERRUPT", "RETURN_VALUE",
-        "RETURN_CONST", "RAISE_VARARGS", "RERAISE",
+        "JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
+        "RETURN_VALUE", "RETURN_CONST",  "RAISE_VARARGS", "RERAISE",
     };
     PyObject *name, *value;
     Py_ssize_t at = 0;
@@ -79,8 +79,8 @@ static void learn_flow(void)
 
 static int32_t effect_of(unsigned opcode, uint32_t argument, int jump)
 {
-    int effect = PyCompile_OpcodeStackEffectWithJump((int)opcode,
-                                                     flow.kind[opcode] & TAKES_NOTHING ? 0 : (int)argument, jump);
+    int effect =
+        PyCompile_OpcodeStackEffectWithJump((int)opcode, flow.kind[opcode] & TAKES_NOTHING ? 0 : (int)argument, jump);
 
     return effect != PY_INVALID_STACK_EFFECT ? effect : 0; /* inline caches have none */
 }

@@ -611,7 +611,10 @@ static int trace_start(LineEngine *engine)
 }
 
 const lpy_line_backend lpy_line_trace = {
-    .name = "settrace", .start = trace_start, .stop = trace_stop, .arm = trace_arm,
+    .name = "settrace",
+    .start = trace_start,
+    .stop = trace_stop,
+    .arm = trace_arm,
 };
 
 #endif

@@ -1,7 +1,7 @@
 """The cases of FIELD.md that concern lines, at the engine: what users of other profilers hit, and what ours does.
 
-Case numbers are FIELD.md's. Each stands for its kind. Durations have a lower bound that the program itself guarantees (it
-slept or burnt so long) and an upper one that it measured around its own call, so a slow machine changes neither.
+Case numbers are FIELD.md's. Each stands for its kind. Durations have a lower bound that the program itself guarantees
+(it slept or burnt so long) and an upper one that it measured around its own call, so a slow machine changes neither.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from linetest import A, H, Marked, T, burn, code_of, in_threads, marked
+from linetest import A, H, Marked, T, burn, code_of, defined, in_threads, marked
 from lptest import run_python
 
 # Where a clock is read on both sides of the engine's own: one reading, and the own cost that is taken off.
@@ -64,17 +64,24 @@ def test_l2_multi_line_call_keeps_its_time() -> None:
 
 
 def test_l3_branches_and_loop_headers() -> None:
-    def g(x: int) -> int:
-        if x > 1: return 1  # noqa: E701
-        elif x > 0: return 2  # noqa: E701
-        return 3
+    g = defined(
+        """
+        def g(x):
+            if x > 1: return 1
+            elif x > 0: return 2
+            return 3
+        """
+    )
+    short = defined(
+        """
+        def short():
+            for _ in range(4): pass
+        """
+    )
 
     def loop() -> None:
         for i in range(3):
             str(i)
-
-    def short() -> None:
-        for _ in range(4): pass  # noqa: E701
 
     with marked(g, loop, short) as p:
         for i in (2, 1, 0):
@@ -88,8 +95,7 @@ def test_l3_branches_and_loop_headers() -> None:
 
 
 def test_l4_one_line_functions_and_lambdas() -> None:
-    def one(x: int) -> int: return x + 1  # noqa: E704
-
+    one = defined("def one(x): return x + 1")
     twins = [lambda x: x * 2, lambda x: x * 3]  # 3.10 makes one object of equal ones
     with marked(one, *twins) as p:
         for i in range(3):
@@ -163,7 +169,7 @@ def test_l8_consumer_time_is_not_the_generators() -> None:
 
     def gen() -> Iterator[int]:
         for i in range(3):
-            yield i
+            yield i + 1
 
     with marked(gen) as p, Timed() as whole:
         for _ in gen():
@@ -180,7 +186,7 @@ def resident_kib() -> int:
 def test_l8_dropped_generators_leave_nothing() -> None:
     def gen() -> Iterator[int]:
         for i in range(3):
-            yield i
+            yield i + 1
 
     def drop_many(count: int, at_once: int) -> None:
         for _ in range(count // at_once):
@@ -207,7 +213,7 @@ def test_l8_async_generators() -> None:
     async def agen() -> AsyncIterator[int]:
         for i in range(3):
             await asyncio.sleep(0)
-            yield i
+            yield i + 1
 
     consumer = Timed()
 
@@ -245,9 +251,14 @@ def test_l9_a_line_that_raises_ends_at_the_unwind(kind: type[BaseException]) -> 
 
 
 def test_l10_recursion_counts_each_moment_once() -> None:
-    def r(n: int) -> None:
-        if n: r(n - 1)  # noqa: E701
-        time.sleep(0.01)
+    r = defined(
+        """
+        def r(n):
+            if n: r(n - 1)
+            time.sleep(0.01)
+        """,
+        time=time,
+    )
 
     with marked(r) as p, Timed() as whole:
         r(9)
@@ -267,7 +278,7 @@ def test_l10_recursion_counts_each_moment_once() -> None:
 def test_l12_a_twin_function_does_not_take_the_hits() -> None:
     text = "def f():\n    return 1\n"
     spaces: list[dict[str, Any]] = [{}, {}, {}]
-    for space, name in zip(spaces, ("<s>", "<s>", "<other>")):
+    for space, name in zip(spaces, ("<s>", "<s>", "<other>"), strict=True):
         exec(compile(text, name, "exec"), space)
     a, b, c = (space["f"] for space in spaces)
     before = a.__code__
@@ -325,7 +336,7 @@ def test_l16_the_exit_of_with_is_on_its_line() -> None:
     def f() -> int:
         with S():
             x = 1
-        return x
+        return x + 1
 
     def returns() -> int:
         with S():
@@ -419,7 +430,7 @@ def test_l19_the_tracer_of_before_stays() -> None:
 
     def f() -> int:
         x = 1
-        return x
+        return x + 1
 
     kept = sys.gettrace()
     try:

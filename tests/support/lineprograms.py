@@ -1,12 +1,13 @@
 """Random programs that count their own lines: what the line engine's hits are compared with.
 
-Every line counts itself, so the expectation does not come from a tracer. `t(line, value)` counts and gives the value; a loop
-counts how often its iterator was asked; what cannot hold an expression (`try:`, `break`, …) stands right behind a line
-that counts and cannot fail. A program ends by itself: after many steps `t` raises Stop, through all its handlers.
+Every line counts itself, so the expectation does not come from a tracer. `t(line, value)` counts and gives the value; a
+loop counts how often its iterator was asked; what cannot hold an expression (`try:`, `break`, …) stands right behind a
+line that counts and cannot fail. A program ends by itself: after many steps `t` raises Stop, through all its handlers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -105,10 +106,8 @@ class Program:
         codes = [space[name].__code__ for name in ("plain", "gen", "co")]
         with around(codes):
             for start in (lambda: space["plain"](3), lambda: self.consume(run, space), lambda: self.interleave(space)):
-                try:
+                with contextlib.suppress(Stop, Trouble):
                     start()
-                except (Stop, Trouble):
-                    pass
                 run.steps = 0
         return run, codes
 

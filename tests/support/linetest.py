@@ -1,11 +1,13 @@
 """What the tests of the line engine share: marking functions, reading figures, burning time.
 
-The conventions of the field cases: `P(f)` marks a function and leaves the engine on, `H(P, f)` gives its hits, `T(P, f)`
-its seconds and `A(P, f)` the seconds that it was awaited, each by line relative to the `def` (or the first decorator).
+The conventions of the field cases: `P(f)` marks a function and leaves the engine on, `H(P, f)` gives its hits,
+`T(P, f)` its seconds and `A(P, f)` the seconds that it was awaited, each by line relative to the `def` (or the first
+decorator).
 """
 
 from __future__ import annotations
 
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -54,7 +56,7 @@ class Marked:
             return {}
         for row in self.engine.lines(index):
             before = found.get(row[1], (0,) * 5)
-            found[row[1]] = tuple(a + b for a, b in zip(before, row[2:7]))
+            found[row[1]] = tuple(a + b for a, b in zip(before, row[2:7], strict=True))
         return found  # type: ignore[return-value]
 
     def function(self, function: Any) -> tuple[int, int, int, int, int]:
@@ -62,6 +64,13 @@ class Marked:
         code = code_of(function)
         codes = self.engine.codes()
         return next((tuple(row[1:]) for row in self.engine.functions() if codes[row[0]] is code), (0,) * 5)  # type: ignore[return-value]
+
+
+def defined(text: str, **names: object) -> Any:
+    """The function that a text defines, which may use `names`: for what a formatter would not leave on its line."""
+    space = dict(names)
+    exec(compile(textwrap.dedent(text).lstrip(), "<defined>", "exec"), space)
+    return next(value for name, value in space.items() if name not in ("__builtins__", *names))
 
 
 def code_of(function: Any) -> CodeType:
