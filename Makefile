@@ -27,7 +27,7 @@ check: ## warnings as errors (gcc, clang), ruff, mypy --strict, formatting, hous
 bench: ## our costs beside the peer's, interleaved, into benchmarks/ (ARGS=--quick for a first look)
 	@$(PYTHON) benchmarks/run.py $(ARGS)
 
-fuzz: ## damaged files against the sanitized command (FUZZ_SECONDS=60)
+fuzz: ## libFuzzer against every reader, FUZZ_SECONDS=60 each; then damaged files against the command
 	@$(PYTHON) tools/fuzz.py --seconds $(FUZZ_SECONDS) $(ARGS)
 
 sanitize: ## C and Python tests under the address and undefined-behaviour sanitizers

@@ -16,7 +16,7 @@ PYTHON_FOLDERS = ["python", "tests", "tools", "benchmarks", "examples"]
 
 
 def c_files() -> list[Path]:
-    folders = [ROOT / f for f in ("src", "include", "tests/c") if (ROOT / f).is_dir()]
+    folders = [ROOT / f for f in ("src", "include", "tests/c", "tests/fuzz") if (ROOT / f).is_dir()]
     return sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in (".c", ".h"))
 
 

@@ -1,9 +1,9 @@
-"""`make fuzz`: damaged snapshot files against the sanitized stand-alone command.
+"""`make fuzz`: libFuzzer against every reader of bytes, then damaged files against the command itself.
 
-A small real run is recorded; its files are then cut, flipped, spliced and lied about, and `report` and `dump` read
-them. Whatever a file holds, the command must end with 0 or 2, in time, within bounded memory and without a word from a
-sanitizer; each file that breaks a rule is kept in build/fuzz/ with the seed that made it. The seed is printed, and
-`--seed` repeats a run exactly.
+The targets stand in tests/fuzz, one file a reader; their seeds are made here at run time. What a target has found
+interesting is kept in build/fuzz/corpus/<target> and is where the next run begins; what broke a rule lies in
+build/fuzz/kept/<target> and is read again by `build/fuzz/tests/fuzz/replay_<target> FILE`. One target at a time.
+The C tests run the same targets without libFuzzer (tests/fuzz/replay.c), in seconds.
 """
 
 from __future__ import annotations
@@ -11,208 +11,134 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
 
 import envs
-from envs import BUILD, SetupError, say
+import fuzz_command
+from envs import BUILD, ROOT, SetupError, say
 
-KEPT = BUILD / "fuzz"
-LIMIT_S = 20
-# A claimed length of 4 GB must not be believed. The address sanitizer reserves terabytes of address space, so the
-# limit is on resident data, which setrlimit cannot give; the sanitizer's own limit can.
+FOLDER = BUILD / "fuzz"
+COMMAND = "command"
+ROOM = 48 << 10  # FUZZ_ROOM of tests/fuzz/fuzz.h
 SANITIZER = {
-    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:allocator_may_return_null=1:hard_rss_limit_mb=512",
-    "UBSAN_OPTIONS": "halt_on_error=1:abort_on_error=1:print_stacktrace=1",
+    "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
 }
 
-RECORD = """
-import os, sys, threading
-from lineprofiler.accounting import Profiler
-def work(p):
-    for n in range(50):
-        with p.phase("iteration"):
-            with p.phase("load", io=True):
-                pass
-            with p.phase("score", sample=0.1):
-                p.count("items", n)
-with Profiler(run_dir=sys.argv[1], role="ac/tor \\u2713", thread_names=True) as p:
-    thread = threading.Thread(target=work, args=(p,))
-    thread.start()
-    thread.join()
-    work(p)
-with Profiler(run_dir=sys.argv[1], role="learner", measure_cpu=False) as p:
-    work(p)
-"""
+
+@dataclass
+class Outcome:
+    target: str
+    tried: int
+    found: int
+    cpu_s: float
 
 
-def cut(data: bytearray, r: random.Random) -> bytearray:
-    return data[: r.randrange(len(data) + 1)]
+def targets() -> list[str]:
+    """What tests/fuzz/meson.build builds: one for each file."""
+    return sorted(p.stem.removeprefix("fuzz_") for p in (ROOT / "tests" / "fuzz").glob("fuzz_*.c"))
 
 
-def flip(data: bytearray, r: random.Random) -> bytearray:
-    for _ in range(r.choice([1, 1, 1, 2, 8, 64])):
-        if data:
-            data[r.randrange(len(data))] ^= 1 << r.randrange(8)
-    return data
+def has_libfuzzer() -> bool:
+    program = "#include <stddef.h>\nint LLVMFuzzerTestOneInput(const char *d, size_t n){return d && n > 9;}"
+    if shutil.which("clang") is None:
+        return False
+    done = subprocess.run(
+        ["clang", "-x", "c", "-", "-fsanitize=fuzzer,address,undefined", "-o", "/dev/null"],
+        input=program.encode(),
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    return done.returncode == 0
 
 
-def overwrite(data: bytearray, r: random.Random) -> bytearray:
-    """Numbers that lie: varints of the largest values, lengths of gigabytes, NaN and infinity."""
-    values = [
-        b"\xff" * 9 + b"\x01",
-        b"\xff\xff\xff\xff\x0f",
-        b"\x00",
-        b"\x80" * 10,
-        b"\x7f\xf0\0\0\0\0\0\0"[::-1],
-        b"\x7f\xf8\0\0\0\0\0\0"[::-1],
-        b"\xff" * 8,
-        b"../../../x",
-        b"</script>",
+def build() -> None:
+    if not has_libfuzzer():
+        envs.debian_install("clang", "libclang-rt-dev")
+    if not has_libfuzzer():
+        raise SetupError("clang with libFuzzer was not found; on Debian: apt-get install clang libclang-rt-dev")
+    tools = envs.environment(envs.main_interpreter(envs.find_interpreters()), "tools", [envs.BUILD_REQUIREMENTS])
+    options = ["-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false"]
+    envs.c_build(tools, FOLDER, *options, env={"CC": "clang"})
+
+
+def run_target(target: str, seconds: int) -> Outcome:
+    corpus, kept = FOLDER / "corpus" / target, FOLDER / "kept" / target
+    shutil.rmtree(kept, ignore_errors=True)
+    for folder in (corpus, kept):
+        folder.mkdir(parents=True, exist_ok=True)
+    programs = FOLDER / "tests" / "fuzz"
+    envs.run([programs / f"replay_{target}", "--seeds", corpus], f"seeds of {target}")
+    command = [
+        str(programs / f"fuzz_{target}"),
+        str(corpus),
+        f"-max_len={ROOM}",
+        f"-max_total_time={seconds}",
+        "-timeout=20",
+        "-rss_limit_mb=1500",
+        "-print_final_stats=1",
+        f"-artifact_prefix={kept}/",
     ]
-    value = r.choice(values)
-    at = r.randrange(len(data) + 1)
-    data[at : at + r.choice([0, len(value)])] = value
-    return data
-
-
-def splice(data: bytearray, r: random.Random) -> bytearray:
-    a, b = sorted(r.randrange(len(data) + 1) for _ in range(2))
-    at = r.randrange(len(data) + 1)
-    return data[:at] + data[a:b] * r.choice([1, 1, 3]) + data[at:]
-
-
-def remove(data: bytearray, r: random.Random) -> bytearray:
-    a = r.randrange(len(data) + 1)
-    del data[a : a + r.choice([1, 2, 16, 4096])]
-    return data
-
-
-MUTATIONS: list[Callable[[bytearray, random.Random], bytearray]] = [cut, flip, flip, overwrite, splice, remove]
-
-
-def crc32c_table() -> list[int]:
-    table = []
-    for value in range(256):
-        for _ in range(8):
-            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-        table.append(value)
-    return table
-
-
-CRC32C = crc32c_table()
-
-
-def with_checksum(data: bytes) -> bytes:
-    """The damaged content closed as a snapshot is (docs/file-format.md): nothing behind the check of the checksum
-    would ever be reached otherwise."""
-    body = data[:-5]
-    crc = 0xFFFFFFFF
-    for byte in body:
-        crc = CRC32C[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return body + b"\x7d" + (crc ^ 0xFFFFFFFF).to_bytes(4, "little")
-
-
-def run_command(command: list[str]) -> tuple[int, str]:
-    env = {**envs.clean_environment(), **SANITIZER}
-
-    def limits() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-    try:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    log = FOLDER / f"{target}.log"
+    with log.open("wb") as out:
         done = subprocess.run(
             command,
-            env=env,
+            env=envs.clean_environment(**SANITIZER),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=2 * LIMIT_S,
+            stdout=out,
+            stderr=subprocess.STDOUT,
             check=False,
-            preexec_fn=limits,
         )
-    except subprocess.TimeoutExpired:
-        return -1, "did not end"
-    return done.returncode, done.stderr.decode(errors="replace")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    text = log.read_text(errors="replace")
+    tried = re.search(r"stat::number_of_executed_units:\s*(\d+)", text)
+    if done.returncode != 0:
+        files = ", ".join(os.path.relpath(p) for p in sorted(kept.iterdir()))
+        say(f"  {target}: exit {done.returncode}; kept: {files or 'nothing'}\n{text[-6000:]}")
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Outcome(target, int(tried[1]) if tried else 0, int(done.returncode != 0), cpu_s)
 
 
-def verdict(status: int, stderr: str) -> str | None:
-    if "Sanitizer" in stderr or "runtime error" in stderr:
-        return "sanitizer"
-    if status not in (0, 2):
-        return f"exit {status}"
-    return None
-
-
-def build(python: str) -> tuple[Path, Path]:
-    found = envs.find_interpreters()
-    interpreter = (
-        envs.main_interpreter(envs.find_interpreters())
-        if not python
-        else next(i for i in found if f"{i.version[0]}.{i.version[1]}" == python)
-    )
-    venv = envs.environment(interpreter, "demo", [envs.BUILD_REQUIREMENTS])
-    envs.install_wheel(venv, envs.build_wheel(venv, "demo"))
-    build = envs.c_build(venv, BUILD / "c-san", "-Db_sanitize=address,undefined", "-Db_lundef=false")
-    return venv, build / "src" / "cli" / "lineprofiler"
+def run_command(seconds: int, seed: int) -> Outcome:
+    say(f"  {COMMAND}: seed {seed}")
+    before = time.process_time()
+    tried, found = fuzz_command.fuzz(seconds, seed)
+    return Outcome(COMMAND, tried, found, time.process_time() - before)
 
 
 def main() -> int:
+    every = [*targets(), COMMAND]
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__.split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--python", default="", help="records the run (default: the main one)")
+    parser.add_argument("--seconds", type=int, default=60, help="for each target (default: 60)")
+    parser.add_argument("--targets", default=",".join(every), help="some of: %(default)s")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="of the last part")
     args = parser.parse_args()
-    seed = args.seed if args.seed is not None else random.SystemRandom().randrange(1 << 32)
+    chosen = args.targets.split(",")
+    unknown = sorted(set(chosen) - set(every))
+    if unknown:
+        parser.error(f"no such target: {', '.join(unknown)}")
+    os.nice(10)
+    results: list[Outcome] = []
     try:
-        envs.require_compiler()
-        venv, command = build(args.python)
+        if chosen != [COMMAND]:
+            build()
+        for target in chosen:
+            one = run_command(args.seconds, args.seed) if target == COMMAND else run_target(target, args.seconds)
+            say(f"  {target}: {one.tried} inputs in {one.cpu_s:.0f} s of CPU, {one.found} broke a rule")
+            results.append(one)
     except SetupError as error:
         print(error, file=sys.stderr)
         return 1
-    say(f"seed {seed}, {args.seconds:.0f} s")
-    r = random.Random(seed)
-    bad = tried = 0
-    shutil.rmtree(KEPT, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="lineprofiler-fuzz-") as name:
-        run_dir = Path(name) / "run"
-        env = envs.clean_environment(LINEPROFILER_RUN_ID="fuzz")
-        envs.run([envs.python_of(venv), "-c", RECORD, run_dir], "recording the run", env=env)
-        files = sorted(p for p in run_dir.rglob("*") if p.is_file())
-        originals = {p: p.read_bytes() for p in files}
-        status, stderr = run_command([str(command), "report", str(run_dir)])
-        if status != 0 or verdict(status, stderr) or not files:
-            print(f"the undamaged run is not readable (exit {status}, {len(files)} files):\n{stderr}", file=sys.stderr)
-            return 1
-        end = time.monotonic() + args.seconds
-        while time.monotonic() < end:
-            path = r.choice(files)
-            data = bytearray(originals[path])
-            for _ in range(r.choice([1, 1, 2, 4])):
-                data = r.choice(MUTATIONS)(data, r)
-            damaged = with_checksum(bytes(data)) if r.random() < 0.7 else bytes(data)
-            path.write_bytes(damaged)
-            tried += 1
-            for what in (["report", str(run_dir)], ["report", str(run_dir), "--format", "json"], ["dump", str(path)]):
-                status, stderr = run_command([str(command), *what])
-                problem = verdict(status, stderr)
-                if problem:
-                    bad += 1
-                    KEPT.mkdir(parents=True, exist_ok=True)
-                    kept = KEPT / f"{seed}-{tried}-{what[0]}{path.suffix}"
-                    kept.write_bytes(damaged)
-                    say(f"  {what[0]}: {problem}; the file is kept as {os.path.relpath(kept)}\n{stderr[-3000:]}")
-                    break
-            path.write_bytes(originals[path])
-            if bad >= 20:
-                break
-    say(f"{tried} damaged files, {bad} broke a rule")
-    return 1 if bad or tried == 0 else 0
+    tried, found = sum(r.tried for r in results), sum(r.found for r in results)
+    say(f"{len(results)} targets, {tried} inputs, {found} broke a rule")
+    return 1 if found or any(r.tried == 0 for r in results) else 0
 
 
 if __name__ == "__main__":

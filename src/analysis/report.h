@@ -108,6 +108,12 @@ typedef struct lp_report_asked { /* "asked for, not recorded" */
     uint32_t workers;
 } lp_report_asked;
 
+typedef struct lp_report_step { /* the time of day of a host moved */
+    lp_str host;
+    lp_clock_step step;
+    uint32_t workers; /* that ran then */
+} lp_report_step;
+
 typedef struct lp_report_attempt { /* superseded */
     lp_str run_id;
     uint32_t workers;
@@ -128,14 +134,19 @@ typedef struct lp_report {
     /* what stands under CAVEATS; indices are into run->workers */
     lp_report_attempt *attempts;
     uint32_t attempt_count;
-    uint32_t *stale, *unclean, *died_inside, *failed_writes, *private_memory, *no_cpu; /* died_inside: of the unclean
-                                  * ones, those with a phase open; the others may as well have left by os._exit */
-    uint32_t stale_count, unclean_count, died_inside_count, failed_write_count, private_memory_count, no_cpu_count;
+    uint32_t *stale, *unclean, *failed_writes, *private_memory, *no_cpu;
+    uint32_t *died_inside,
+        *died_outside; /* of the unclean ones, those with a phase open; those without that were killed or left
+                                           * with a code that is not 0. The others may as well have ended by os._exit(0) */
+    uint32_t stale_count, unclean_count, died_inside_count, died_outside_count, failed_write_count,
+        private_memory_count, no_cpu_count;
     lp_health health; /* sums; first_folded and last_error of the first worker that has them */
     lp_report_asked *asked;
     uint32_t asked_count;
     lp_report_source *sources; /* by workers, descending */
     uint32_t source_count;
+    lp_report_step *steps; /* as they were met */
+    uint32_t step_count;
     lp_report_path *self_nested, *overlapping, *io_overlap, *io_missing, *untrusted, *sampled, *async_;
     uint32_t self_nested_count, overlapping_count, io_overlap_count, io_missing_count, untrusted_count, sampled_count,
         async_count;

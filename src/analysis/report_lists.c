@@ -132,6 +132,12 @@ static bool has_died_inside(const lp_run_worker *worker)
     return has_died(worker) && worker->open_count > 0;
 }
 
+/* os._exit(0) is how multiprocessing ends its children, and exec is no death. */
+static bool has_died_outside(const lp_run_worker *worker)
+{
+    return has_died(worker) && worker->open_count == 0 && worker->end.code != LP_UNKNOWN_I64 && worker->end.code != 0;
+}
+
 static bool has_failed_writes(const lp_run_worker *worker)
 {
     return worker->health.write_failures > 0;
@@ -172,6 +178,7 @@ static lp_status list_all_workers(lp_report *report)
         {is_stale, &report->stale, &report->stale_count},
         {has_died, &report->unclean, &report->unclean_count},
         {has_died_inside, &report->died_inside, &report->died_inside_count},
+        {has_died_outside, &report->died_outside, &report->died_outside_count},
         {has_failed_writes, &report->failed_writes, &report->failed_write_count},
         {is_private, &report->private_memory, &report->private_memory_count},
         {has_no_cpu, &report->no_cpu, &report->no_cpu_count},
@@ -373,6 +380,34 @@ static lp_status list_sources(lp_report *report)
     return report->sources ? LP_OK : LP_E_MEMORY;
 }
 
+/* All workers of a host have them from one collector: what is the same step is equal. */
+static lp_status list_steps(lp_report *report)
+{
+    const lp_run *run = report->run;
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < run->worker_count; i++)
+        most += run->workers[i].step_count;
+    report->steps = lp_arena_take(report->arena, (most + 1) * sizeof *report->steps);
+    if (!report->steps)
+        return LP_E_MEMORY;
+    for (uint32_t i = 0; i < run->worker_count; i++) {
+        const lp_run_worker *worker = &run->workers[i];
+        for (uint32_t k = 0; k < worker->step_count; k++) {
+            const lp_clock_step *step = &worker->steps[k];
+            uint32_t at = 0;
+            while (at < report->step_count &&
+                   !(report->steps[at].step.mono_ns == step->mono_ns && report->steps[at].step.by_ns == step->by_ns &&
+                     lp__str_equal(report->steps[at].host, worker->host)))
+                at++;
+            if (at == report->step_count)
+                report->steps[report->step_count++] = (lp_report_step){worker->host, *step, 0};
+            report->steps[at].workers++;
+        }
+    }
+    return LP_OK;
+}
+
 static lp_status list_attempts(lp_report *report)
 {
     const lp_run *run = report->run;
@@ -395,8 +430,8 @@ static lp_status list_attempts(lp_report *report)
 
 lp_status lp__report_lists(lp_report *report)
 {
-    lp_status (*const steps[])(lp_report *) = {list_open,  list_all_workers, list_all_phases,
-                                               list_asked, list_sources,     list_attempts};
+    lp_status (*const steps[])(lp_report *) = {list_open,    list_all_workers, list_all_phases, list_asked,
+                                               list_sources, list_attempts,    list_steps};
 
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         lp_status status = steps[i](report);

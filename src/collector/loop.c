@@ -1,3 +1,12 @@
+/* The loop: watching, orders for the disk, periodic jobs, leaving. One thread, the only owner of the watch table; it makes no system
+ * call on the run directory but to open it at the start. What does is the thread for the disk (disk.h): the loop posts a batch of
+ * orders when that one is free, and takes the outcomes when it says that it has done.
+ *
+ * A new periodic job (a sampler, …): write a function `void xxx_tick(collector *c, uint64_t now)`, keep its state in `collector`, and
+ * give it a line in `jobs` with its interval. It is called in this thread, once an interval, never to make up for what was missed;
+ * it may read the watch table (entries with fd < 0 are not ours; of a `busy` one the disk thread reads the segment, too) and must
+ * not wait: no disk, no driver that may hang. What may hang needs a thread of its own and a mailbox as disk.h has one, whose
+ * eventfd `listen_to` adds to what wakes the loop. */
 #include "collector/loop.h"
 
 #include <errno.h>
@@ -14,10 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "collector/disk.h"
+#include "collector/orders.h"
 #include "collector/source.h"
-#include "collector/write.h"
+#include "core/clock.h"
 #include "store/election.h"
-#include "store/place.h"
 
 #define MS 1000000ull
 #define TICK_NS (1000 * MS)  /* locks are asked, the folder is read, though nothing has happened */
@@ -28,14 +38,36 @@
 
 typedef struct collector {
     lp__watch watch;
-    lp__writer writer;
+    lp__disk disk;
+    lp_source_facts facts; /* commit "" until git has answered */
+    lp_track track;        /* how the clocks go */
     char lock_name[LP_ELECTION_ROOM];
-    int lock;             /* owned; -1: the folder is gone, and nobody else can come */
-    int signals, changes; /* owned: signalfd, inotify (-1 none) */
-    pid_t asking;         /* the child that asks git, 0 none */
-    bool write_all;
-    uint64_t tick_ns, burial_ns, empty_ns; /* next look; last writing of the dead; empty since, 0 not */
+    int lock;                     /* owned; -1: the folder is gone, and nobody else can come */
+    int signals, changes;         /* owned: signalfd, inotify (-1 none) */
+    pid_t asking;                 /* the child that asks git, 0 none */
+    bool write_all;               /* what was asked for is not ordered yet */
+    bool adopt;                   /* so is what earlier runs left */
+    bool look;                    /* every lock is to be asked */
+    bool in_flight;               /* the disk has a batch */
+    bool superseded;              /* another one is elected */
+    bool changed;                 /* the folder is to be read */
+    uint64_t burial_ns, empty_ns; /* last writing of the dead; empty since, 0 not */
 } collector;
+
+typedef struct job { /* periodic */
+    uint64_t interval_ns;
+    void (*tick)(collector *c, uint64_t now);
+    uint64_t due_ns;
+} job;
+
+static void look_tick(collector *c, uint64_t now);
+static void clock_tick(collector *c, uint64_t now);
+
+static job jobs[] = {
+    {.interval_ns = TICK_NS, .tick = look_tick},
+    {.interval_ns = TICK_NS, .tick = clock_tick},
+};
+#define JOBS (sizeof jobs / sizeof *jobs)
 
 static uint64_t inode_of(const char *path)
 {
@@ -46,24 +78,24 @@ static uint64_t inode_of(const char *path)
 static bool open_watch(collector *c, const lp__collector_task *task)
 {
     lp__watch *w = &c->watch;
+    lp__writer *writer = &c->disk.writer;
     struct stat st;
 
     w->folder = open(task->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    w->run = open(task->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    writer->run = open(task->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     w->poll = epoll_create1(EPOLL_CLOEXEC);
-    if (w->folder < 0 || w->run < 0 || w->poll < 0 || strlen(task->folder) >= sizeof w->path ||
-        strlen(task->run_dir) >= sizeof w->run_path || fstat(w->folder, &st) != 0 || st.st_uid != geteuid() ||
-        (st.st_mode & 077) != 0 || fstat(w->run, &st) != 0)
+    if (w->folder < 0 || writer->run < 0 || w->poll < 0 || strlen(task->folder) >= sizeof w->path ||
+        fstat(w->folder, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 077) != 0 || fstat(writer->run, &st) != 0)
         return false;
     w->run_dev = (uint64_t)st.st_dev;
     w->run_ino = (uint64_t)st.st_ino;
     snprintf(w->path, sizeof w->path, "%s", task->folder);
-    snprintf(w->run_path, sizeof w->run_path, "%s", task->run_dir);
-    snprintf(w->run_text, sizeof w->run_text, "/proc/self/fd/%d", w->run);
+    writer->folder = w->folder;
+    writer->run_path = task->run_dir;
+    snprintf(writer->run_text, sizeof writer->run_text, "/proc/self/fd/%d", writer->run);
     w->pid_ns = inode_of("/proc/self/ns/pid");
     w->mnt_ns = inode_of("/proc/self/ns/mnt");
     w->time_ns = inode_of("/proc/self/ns/time");
-    c->writer.watch = w;
     lp_election_name(c->lock_name, w->run_dev, w->run_ino);
     return true;
 }
@@ -81,8 +113,7 @@ static bool open_events(collector *c)
 
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaddset(&set, numbers[i]);
-    sigprocmask(SIG_BLOCK, &set, NULL);
+        sigaddset(&set, numbers[i]); /* blocked since the reset */
     c->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     c->changes =
         inotify_init1(IN_CLOEXEC | IN_NONBLOCK); /* a user has a limited number: without one, once a second does */
@@ -93,7 +124,7 @@ static bool open_events(collector *c)
         close(c->changes);
         c->changes = -1;
     }
-    return listen_to(c, c->signals, &c->signals);
+    return listen_to(c, c->signals, &c->signals) && lp__disk_start(&c->disk) && listen_to(c, c->disk.done, &c->disk);
 }
 
 static void hear_signals(collector *c)
@@ -101,8 +132,10 @@ static void hear_signals(collector *c)
     struct signalfd_siginfo info;
 
     while (read(c->signals, &info, sizeof info) == sizeof info) {
-        if (info.ssi_signo != SIGCHLD)
+        if (info.ssi_signo != SIGCHLD) {
             c->write_all = true;
+            c->watch.asked++;
+        }
         while (c->asking > 0 && waitpid(c->asking, NULL, WNOHANG) == c->asking)
             c->asking = 0;
     }
@@ -126,10 +159,8 @@ static bool wait_for_events(collector *c, uint64_t until)
             changed = true;
             while (read(c->changes, names, sizeof names) > 0) {
             }
-        } else {
-            lp__watched *w = who;
-            w->dead = true;
-            lp__watch_forget_process(&c->watch, w);
+        } else if (who != &c->disk) { /* its batch is taken in the round */
+            lp__watch_died(&c->watch, who);
         }
     }
     return changed;
@@ -141,7 +172,7 @@ static unsigned keeping(const collector *c)
     unsigned count = c->watch.pending;
 
     for (const lp__watched *w = c->watch.list; w; w = w->next)
-        count += w->fd >= 0 && !(w->failures >= LP__HOPELESS && lp__watch_is_dead(w));
+        count += w->fd >= 0 && (w->busy || !(w->failures >= LP__HOPELESS && lp__watch_is_dead(w)));
     return count;
 }
 
@@ -153,14 +184,16 @@ static void least(uint64_t *a, uint64_t b)
 
 static uint64_t next_event(const collector *c)
 {
-    uint64_t now = lp__now_ns(), next = c->tick_ns;
+    uint64_t now = lp__now_ns(), next = UINT64_MAX;
 
+    for (size_t i = 0; i < JOBS; i++)
+        least(&next, jobs[i].due_ns);
     if (c->watch.pending)
         least(&next, now + PENDING_NS);
     if (c->empty_ns)
         least(&next, c->empty_ns + LINGER_NS);
     for (const lp__watched *w = c->watch.list; w; w = w->next) {
-        if (w->fd < 0)
+        if (w->fd < 0 || c->in_flight) /* then the disk wakes us */
             continue;
         if (w->dead || w->gone)
             least(&next, w->retry_ns > c->burial_ns + BURIAL_NS ? w->retry_ns : c->burial_ns + BURIAL_NS);
@@ -192,6 +225,7 @@ static bool decide_to_stay(collector *c)
 
     if (c->lock >= 0) {
         unlinkat(w->folder, LP_SOURCE_FACTS, 0);
+        unlinkat(w->folder, LP_TRACK_FILE, 0);
         if (lp_election_is_ours(w->folder, c->lock_name, c->lock))
             unlinkat(w->folder, c->lock_name, 0);
         close(c->lock);
@@ -207,38 +241,103 @@ static bool decide_to_stay(collector *c)
         return false; /* one of those has started another */
     if (c->lock >= 0)
         lp_election_sign(c->lock);
-    if (c->writer.facts.commit[0])
-        lp_source_facts_write(w->folder, &c->writer.facts);
+    if (c->facts.commit[0])
+        lp_source_facts_write(w->folder, &c->facts);
+    lp_track_write(w->folder, &c->track);
     return true;
 }
 
 static void end_asking(collector *c)
 {
+    const struct timespec pause = {.tv_nsec = 1000000};
+
     if (c->asking <= 0)
         return;
     kill(-c->asking, SIGKILL); /* with its git: nothing stays after the run */
     kill(c->asking, SIGKILL);
-    waitpid(c->asking, NULL, 0);
+    for (int i = 0; i < 100 && waitpid(c->asking, NULL, WNOHANG) == 0; i++) /* one that hangs on its disk ends later */
+        nanosleep(&pause, NULL);
+}
+
+static void take_batch(collector *c)
+{
+    const lp__batch *batch = lp__disk_take(&c->disk);
+
+    if (!batch)
+        return;
+    c->in_flight = false;
+    if (lp__settle_orders(&c->watch, batch))
+        c->burial_ns = lp__now_ns();
+}
+
+/* Orders for the disk, if it is free. */
+static void post_batch(collector *c)
+{
+    lp__batch *batch = lp__disk_free(&c->disk);
+
+    if (!batch)
+        return;
+    if (!c->facts.commit[0])
+        lp_source_facts_read(c->watch.folder, &c->facts);
+    batch->facts = c->facts;
+    batch->track = c->track;
+    batch->adopt = c->adopt;
+    if (c->look || lp__now_ns() >= c->burial_ns + BURIAL_NS)
+        lp__order_dead(&c->watch, batch, c->look);
+    if (lp__order_living(&c->watch, batch, c->write_all) && c->write_all) {
+        batch->sync = true;
+        c->write_all = false;
+    }
+    c->adopt = c->look = false;
+    if (!batch->count && !batch->adopt && !batch->sync)
+        return;
+    c->in_flight = true;
+    lp__disk_post(&c->disk);
+}
+
+static void do_jobs(collector *c, uint64_t now)
+{
+    for (size_t i = 0; i < JOBS; i++) {
+        if (now < jobs[i].due_ns)
+            continue;
+        jobs[i].due_ns = now + jobs[i].interval_ns;
+        jobs[i].tick(c, now);
+    }
+}
+
+/* What no event tells: a lock that is free, a name that came while inotify had no room, a collector that has taken our place. */
+static void look_tick(collector *c, uint64_t now)
+{
+    (void)now;
+    c->superseded = !stay_elected(c);
+    c->look = c->changed = true;
+}
+
+/* How the clocks went: into our snapshots, and through the file into those that the processes write themselves. */
+static void clock_tick(collector *c, uint64_t now)
+{
+    lp_moment moment;
+
+    (void)now;
+    lp_clock_moment(&moment);
+    if (lp_track_add(&c->track, &moment, lp_clock_ns(CLOCK_BOOTTIME)))
+        lp_track_write(c->watch.folder, &c->track);
 }
 
 /* One round. false: over. */
-static bool go_round(collector *c, bool changed)
+static bool go_round(collector *c)
 {
     uint64_t now = lp__now_ns();
-    bool tick = now >= c->tick_ns;
 
-    if (tick) {
-        c->tick_ns = now + TICK_NS;
-        if (!stay_elected(c))
-            return false;
-    }
-    if (tick || changed || c->watch.pending)
+    do_jobs(c, now);
+    if (c->superseded)
+        return false;
+    if (c->changed || c->watch.pending)
         lp__watch_scan(&c->watch);
-    if ((tick || now >= c->burial_ns + BURIAL_NS) && lp__write_dead(&c->writer, tick))
-        c->burial_ns = lp__now_ns();
-    lp__write_living(&c->writer, c->write_all);
-    c->write_all = false;
-    if (keeping(c)) {
+    c->changed = false;
+    take_batch(c);
+    post_batch(c);
+    if (c->in_flight || keeping(c)) {
         c->empty_ns = 0;
         return true;
     }
@@ -253,34 +352,42 @@ static bool go_round(collector *c, bool changed)
 int lp__collector_run(const lp__collector_task *task)
 {
     static collector c; /* larger than a page: not on the stack, so that it costs nothing twice */
-    bool changed = true;
 
     c.lock = task->lock;
+    if (c.lock >= 0 && !lp_election_sign(c.lock)) /* before the run directory is opened, which may hang: we are here */
+        return 2;
     if (!open_watch(&c, task))
         return 2;
-    if (c.lock < 0)
+    if (c.lock < 0) {
         c.lock = lp_election_take(c.watch.folder, c.lock_name);
-    if (c.lock < 0)
-        return errno == EWOULDBLOCK ? 0 : 2;
-    if (!open_events(&c) || !lp_election_sign(c.lock))
-        return 2;
-    lp__watch_scan(&c.watch);
-    if (task->source[0])
+        if (c.lock < 0)
+            return errno == EWOULDBLOCK ? 0 : 2;
+        if (!lp_election_sign(c.lock))
+            return 2;
+    }
+    if (task->source[0]) /* while there is one thread: what is forked off calls more than a signal handler may */
         c.asking = lp__source_ask(task->source, c.watch.folder);
-    lp_place_adopt(c.watch.run_text, NULL, NULL, NULL); /* what earlier runs into this directory left */
-    c.tick_ns = lp__now_ns() + TICK_NS;
+    if (!open_events(&c))
+        return 2;
+    lp_clock_init(-1);
+    lp_track_read(c.watch.folder, &c.track); /* what one before us has seen */
+    clock_tick(&c, 0);
+    c.adopt = c.changed = true; /* what earlier runs into this directory left; what is there */
+    for (size_t i = 0; i < JOBS; i++)
+        jobs[i].due_ns = lp__now_ns() + jobs[i].interval_ns;
     for (;;) {
         uint64_t began = lp__now_ns();
-        if (!go_round(&c, changed))
+        if (!go_round(&c))
             break;
-        changed = wait_for_events(&c, next_event(&c));
+        c.changed |= wait_for_events(&c, next_event(&c));
         uint64_t now = lp__now_ns();
         if (now < began + ROUND_NS) {
             struct timespec rest = {.tv_nsec = (long)(began + ROUND_NS - now)};
             nanosleep(&rest, NULL);
-            changed |= wait_for_events(&c, 0);
+            c.changed |= wait_for_events(&c, 0);
         }
     }
     end_asking(&c);
+    lp__disk_end(&c.disk);
     return 0;
 }

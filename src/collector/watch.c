@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "store/describe.h"
+#include "store/end.h"
 #include "store/files.h"
 #include "store/folders.h"
 #include "store/segment.h"
@@ -46,6 +48,8 @@ static void follow_process(lp__watch *watch, lp__watched *w, const lp_identity *
 {
     if (id->pid <= 0 || id->pid_start <= 0 || id->pid_ns != watch->pid_ns)
         return;
+    w->pid = id->pid;
+    w->start = id->pid_start;
     w->pidfd = open_process(id->pid, id->pid_start);
     struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = w}};
     if (w->pidfd >= 0 && epoll_ctl(watch->poll, EPOLL_CTL_ADD, w->pidfd, &event) != 0) {
@@ -61,6 +65,13 @@ static bool is_ours(const lp__watch *watch, const lp_identity *id, const lp_seg_
            (id->pid_ns == watch->pid_ns || id->pid_ns == 0 || watch->pid_ns == 0) &&
            (id->mnt_ns == watch->mnt_ns || id->mnt_ns == 0 || watch->mnt_ns == 0) &&
            (header->time_ns == watch->time_ns || header->time_ns == 0 || watch->time_ns == 0);
+}
+
+/* May fail: then the segment says what it said before. */
+static void say_end(const lp__watched *w, lp_end end)
+{
+    uint64_t word = lp_end_pack(end);
+    (void)!pwrite(w->fd, &word, sizeof word, offsetof(lp_seg_header, end));
 }
 
 static void add(lp__watch *watch, const char *name)
@@ -104,8 +115,10 @@ static void add(lp__watch *watch, const char *name)
         w->due_ns = w->snapshot_ns ? lp__now_ns() + w->snapshot_ns : UINT64_MAX;
         watch->count++;
         follow_process(watch, w, &head->id);
-        if (w->pidfd < 0) /* it may be dead already, as a pool's worker of one task: then no event will tell */
-            w->dead = !lp__segment_has_owner(w->fd);
+        if (w->pidfd < 0 && !lp__segment_has_owner(w->fd)) { /* dead already, as a pool's worker of one task */
+            w->dead = true;
+            say_end(w, lp_end_of(&head->id, header.time_ns));
+        }
     }
 
 done:
@@ -154,11 +167,28 @@ bool lp__watch_is_dead(const lp__watched *w)
     if (w->dead || w->pidfd < 0)
         return w->dead || !lp__segment_has_owner(w->fd);
     /* The pidfd tells of the process's end. What is left is that it has closed the segment or gone on as another program: then
-     * the lock is free. One that a forked child has kept needs no second look here. */
+     * the lock is free. One that a forked child has kept needs no second look here. In a process that is just dying it is free, too,
+     * and how it ends is not yet to be known: the pidfd will tell. */
     if (flock(w->fd, LOCK_SH | LOCK_NB) != 0)
         return false;
     flock(w->fd, LOCK_UN);
-    return true;
+    return !lp_end_is_near(w->pid, w->start);
+}
+
+void lp__watch_died(lp__watch *watch, lp__watched *w)
+{
+    lp_end end = lp_end_look(w->pid, w->start, w->pidfd);
+    lp_seg_clock clock;
+    lp_moment now;
+    size_t got;
+
+    w->dead = true;
+    lp__watch_forget_process(watch, w);
+    /* The moment first: who finds `end` finds it, too. */
+    if (lp__read_at(w->fd, &clock, sizeof clock, offsetof(lp_seg_header, clock), &got) && got == sizeof clock &&
+        lp__segment_now(&clock, &now))
+        (void)!pwrite(w->fd, &now, sizeof now, offsetof(lp_seg_header, died));
+    say_end(w, end);
 }
 
 void lp__watch_forget_process(lp__watch *watch, lp__watched *w)

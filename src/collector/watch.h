@@ -1,5 +1,7 @@
 /* The segments of the run as the collector knows them: each is opened when it is first seen and stays open, so that what it holds
- * is safe even if somebody removes the name (logind removes a user's shared memory at logout). */
+ * is safe even if somebody removes the name (logind removes a user's shared memory at logout).
+ *
+ * The table belongs to the thread of the loop alone. The thread for the disk gets copies of what it needs (write.h). */
 #ifndef LP_COLLECTOR_WATCH_H
 #define LP_COLLECTOR_WATCH_H
 
@@ -15,11 +17,11 @@ typedef struct lp__watched {
     ino_t ino;
     int fd;               /* owned; -1: not ours to look after (another run directory, namespace, layout), or damaged */
     int pidfd;            /* owned; -1 none: then the lock tells */
+    int64_t pid, start;   /* of the process that pidfd is of */
     bool gone;            /* the name leads elsewhere */
     bool dead;            /* the kernel said so */
     bool seen;            /* in this scan */
-    bool leaving;         /* found dead in this round */
-    bool written;         /* and its last snapshot is on the disk */
+    bool busy;            /* the thread for the disk is at it: fd stays open, the entry stays */
     uint64_t snapshot_ns; /* interval, 0 none */
     uint64_t due_ns;      /* CLOCK_MONOTONIC: the next snapshot while it lives */
     uint64_t content;     /* hash of what the last one held */
@@ -27,19 +29,18 @@ typedef struct lp__watched {
     uint32_t failures;    /* in a row */
     uint64_t failed;      /* in all, since the last that succeeded */
     uint64_t retry_ns;    /* CLOCK_MONOTONIC: not before */
+    uint32_t asked;       /* the newest "write everything now" that it has an order of */
 } lp__watched;
 
 typedef struct lp__watch {
     int folder; /* owned: of segments */
     char path[1024];
-    int run;             /* owned: the run directory */
-    char run_path[4096]; /* as it was given */
-    char run_text[64];   /* a path to it that survives its being moved */
     uint64_t run_dev, run_ino;
     uint64_t pid_ns, mnt_ns, time_ns;
     int poll; /* epoll; a pidfd's data is its lp__watched */
     lp__watched *list;
     unsigned count;   /* that are ours */
+    uint32_t asked;   /* how often everything was to be written at once */
     unsigned pending; /* files seen whose process has not begun to record */
 } lp__watch;
 
@@ -48,7 +49,9 @@ uint64_t lp__now_ns(void);
 void lp__watch_scan(lp__watch *watch);
 /* Is its process gone? */
 bool lp__watch_is_dead(const lp__watched *w);
-/* Its pidfd has spoken, or is not needed any more. */
+/* Its pidfd has spoken: how the process ended goes into the segment, where whoever writes the last snapshot finds it. */
+void lp__watch_died(lp__watch *watch, lp__watched *w);
+/* Its pidfd is not needed any more. */
 void lp__watch_forget_process(lp__watch *watch, lp__watched *w);
 /* Closes and forgets it. */
 void lp__watch_drop(lp__watch *watch, lp__watched *w);

@@ -1,23 +1,60 @@
-/* What the collector writes: snapshots of the living, last snapshots of the dead. */
+/* What the collector writes: snapshots of the living, last snapshots of the dead. This is the side of the thread for the disk: it
+ * may hang in any call on the run directory. It knows nothing of the watch table; an order holds copies of what is needed, and the
+ * outcome goes back in it. */
 #ifndef LP_COLLECTOR_WRITE_H
 #define LP_COLLECTOR_WRITE_H
 
-#include "collector/watch.h"
-#include "store/source_facts.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
 
-#define LP__HOPELESS 4u /* failures in a row after which a dead segment is left to a reader of this host */
+#include "store/source_facts.h"
+#include "store/track.h"
+
+#define LP__ORDERS                                                                                                     \
+    256u /* in a batch: more than die between two writings, where a pool renews its workers after each task */
+
+typedef enum lp__outcome {
+    LP__UNCHANGED = 0, /* the living: it has recorded nothing since */
+    LP__WRITTEN, /* the living: `content` and `living` tell what; the dead: the snapshot is safe, the segment gone */
+    LP__OVER,    /* the dead: somebody has written it already */
+    LP__REFUSED, /* the disk refuses: to be tried again, later each time */
+    LP__LATER,   /* another process is adopting it: to be looked at again soon */
+    LP__BROKEN   /* damaged: a reader's to name */
+} lp__outcome;
+
+typedef struct lp__order {
+    void *who; /* of the loop; not followed here */
+    int fd;    /* borrowed: the segment, open until the outcome is back */
+    char name[128];
+    dev_t dev;
+    ino_t ino;
+    bool dead;        /* its last snapshot; else one of the living */
+    bool anyway;      /* the living: also if it has recorded nothing */
+    uint64_t content; /* in and out: hash of what the last snapshot of the living held */
+    uint32_t living;  /* in and out: generation of that one, 0 none */
+    uint64_t failed;  /* writings that failed since the last that succeeded: for its health */
+    lp__outcome outcome;
+} lp__order;
+
+typedef struct lp__batch {
+    unsigned count;
+    bool adopt;            /* first of all: what earlier runs into this directory left */
+    bool sync;             /* the living, too */
+    lp_source_facts facts; /* commit "" until git has answered */
+    lp_track track;
+    lp__order orders[LP__ORDERS];
+} lp__batch;
 
 typedef struct lp__writer {
-    lp__watch *watch;
-    lp_source_facts facts; /* commit "" until git has answered */
+    int folder;           /* borrowed: of segments */
+    int run;              /* owned: the run directory; the number may come to stand for a directory made anew */
+    const char *run_path; /* borrowed: as it was given */
+    char run_text[64];    /* a path to it that survives its being moved */
 } lp__writer;
 
-/* Looks whether git has answered. */
-void lp__write_learn(lp__writer *writer);
-/* Snapshots of the living whose time has come and that have recorded since; `all`: of all of them, now, and synced. */
-void lp__write_living(lp__writer *writer, bool all);
-/* Last snapshots of the dead: synced, then their segments go. `look`: ask every lock; else only for those of which there is a
- * sign. true: there were some. */
-bool lp__write_dead(lp__writer *writer, bool look);
+/* Does all orders and stores their outcomes. The dead of a batch share one sync of the file system where they are many; their
+ * segments go after it. */
+void lp__write_batch(lp__writer *writer, lp__batch *batch);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "render/json_write.h"
 #include "render/render.h"
+#include "render/units.h"
 
 static const char *const lives[] = {[LP_LIFE_CLOSED] = "closed",
                                     [LP_LIFE_RUNNING] = "running",
@@ -97,6 +98,19 @@ static void put_worker_label(lp_json *json, const lp_run_worker *worker)
     key_str(json, "host", worker->host);
     key_int(json, "pid", worker->pid);
     lp_json_close(json, '}');
+}
+
+/* How it died; null: not known, or it did not. */
+static void put_end(lp_json *json, const lp_run_worker *worker)
+{
+    lp_unit text;
+
+    key_optional(json, "exit_code", worker->end.code);
+    lp_json_key(json, "end");
+    if (lp_unit_end(text, worker->end)[0])
+        lp_json_text(json, text);
+    else
+        lp_json_null(json);
 }
 
 static void put_run(lp_json *json, const lp_report *report)
@@ -395,6 +409,7 @@ static void put_workers(lp_json *json, const lp_run *run)
         key_u64(json, "open_ns", worker->open_ns);
         key_u64(json, "elapsed_ns", worker->elapsed_ns);
         key_text(json, "state", lives[worker->life]);
+        put_end(json, worker);
         key_bool(json, "stale", worker->stale);
         key_str(json, "uuid", worker->uuid);
         key_str(json, "path", worker->path);
@@ -457,6 +472,7 @@ static void put_worker_list(lp_json *json, const lp_report *report, const char *
         key_str(json, "role", worker->role);
         key_optional(json, "rank", worker->rank);
         key_text(json, "state", lives[worker->life]);
+        put_end(json, worker);
         key_u64(json, "behind_ns",
                 report->run->ended_ns > worker->written_ns ? report->run->ended_ns - worker->written_ns : 0);
         key_u64(json, "write_failures", worker->health.write_failures);
@@ -526,6 +542,20 @@ static void put_files(lp_json *json, const lp_report *report)
 
 static void put_methods(lp_json *json, const lp_report *report)
 {
+    lp_json_key(json, "clock_steps");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < report->step_count; i++) {
+        const lp_clock_step *step = &report->steps[i].step;
+        lp_json_open_flat(json, '{');
+        key_str(json, "host", report->steps[i].host);
+        key_seconds(json, "at", step->real_ns);
+        key_double(json, "by_s", (double)step->by_ns / 1e9);
+        lp_json_key(json, "cause");
+        lp_json_text(json, step->slept ? "suspended" : "set");
+        key_u64(json, "workers", report->steps[i].workers);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
     lp_json_key(json, "asked_not_recorded");
     lp_json_open(json, '[');
     for (uint32_t i = 0; i < report->asked_count; i++) {
@@ -556,6 +586,7 @@ static void put_caveats(lp_json *json, const lp_report *report)
     put_files(json, report);
     put_worker_list(json, report, "unclean", report->unclean, report->unclean_count);
     put_worker_list(json, report, "died_inside", report->died_inside, report->died_inside_count);
+    put_worker_list(json, report, "died_outside", report->died_outside, report->died_outside_count);
     put_worker_list(json, report, "stale_workers", report->stale, report->stale_count);
     put_worker_list(json, report, "failed_writes", report->failed_writes, report->failed_write_count);
     put_worker_list(json, report, "private_memory", report->private_memory, report->private_memory_count);

@@ -259,9 +259,13 @@ static void put_warnings(lp_text *text)
         warn(text, words);
     }
     if (report->died_inside_count > 0) {
+        lp_unit how, by = "";
+        if (lp_unit_end(how, run->workers[report->died_inside[0]].end)[0])
+            snprintf(by, sizeof by, " (%.60s%s)", how,
+                     report->died_inside_count > 1 ? lp_line_glyph(&text->line, ", \xe2\x80\xa6", ", ..") : "");
         snprintf(words, sizeof words,
-                 "%u of %u worker(s) died inside a phase: what they had recorded is in %s see CAVEATS.",
-                 report->died_inside_count, run->worker_count, dash);
+                 "%u of %u worker(s) died inside a phase%s: what they had recorded is in %s see CAVEATS.",
+                 report->died_inside_count, run->worker_count, by, dash);
         warn(text, words);
     }
     if (report->health.lost_entries > 0) {

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "render/text_internal.h"
 
@@ -133,35 +134,83 @@ static char *innermost(const lp_text *text, const lp_run_worker *worker, char ou
     return out;
 }
 
+/* "after 10m 00s, 50m 00s before the end, inside a/b", with how it died before it where that is known. */
+static void put_one_death(lp_text *text, uint32_t index)
+{
+    const lp_run_worker *worker = &text->report->run->workers[index];
+    uint64_t ended = text->report->run->ended_ns;
+    char path[LP_INERT_BYTES(40)], before[LP_UNIT_SIZE + 32] = "";
+    lp_unit how, unit, ago;
+    lp_words words;
+
+    if (ended > worker->written_ns + 1000000000ull)
+        snprintf(before, sizeof before, ", %s before the end", lp_unit_ns(ago, (double)(ended - worker->written_ns)));
+    lp_unit_end(how, worker->end);
+    snprintf(words, sizeof words, "%s%safter %s%s, %s%s", how, how[0] ? " " : "",
+             lp_unit_ns(unit, (double)worker->elapsed_ns), before, worker->open_count > 0 ? "inside " : "in no phase",
+             worker->open_count > 0 ? innermost(text, worker, path) : "");
+    put_worker(text, index, words);
+}
+
+/* "Linux-6.1.0-x86_64": the first two numbers. */
+static bool is_before_6_15(lp_str platform)
+{
+    unsigned major = 0, minor = 0;
+    char release[32];
+    size_t size = platform.size < sizeof release ? platform.size : sizeof release - 1;
+
+    memcpy(release, platform.data, size);
+    release[size] = '\0';
+    return sscanf(release, "Linux-%u.%u", &major, &minor) == 2 && (major < 6 || (major == 6 && minor < 15));
+}
+
+static void put_how_unknown(lp_text *text, const uint32_t *list, uint32_t count)
+{
+    const lp_run_worker *first = NULL;
+    uint32_t unknown = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const lp_run_worker *worker = &text->report->run->workers[list[i]];
+        if (worker->end.code != LP_UNKNOWN_I64 || worker->end.replaced)
+            continue;
+        first = first ? first : worker;
+        unknown++;
+    }
+    if (first)
+        sayf(text, "  how %u of them died is not known: %s", unknown,
+             is_before_6_15(first->platform) ? "kernel < 6.15, which tells nobody but the parent"
+                                             : "no collector watched until the end");
+}
+
+static void put_deaths(lp_text *text, const uint32_t *list, uint32_t count)
+{
+    unsigned limit = limit_of(text, count);
+
+    for (unsigned i = 0; i < limit; i++)
+        put_one_death(text, list[i]);
+    put_more(text, count, limit);
+    put_how_unknown(text, list, count);
+}
+
 static void put_died(lp_text *text)
 {
     const lp_report *report = text->report;
-    unsigned limit = limit_of(text, report->died_inside_count);
-    uint32_t others = report->unclean_count - report->died_inside_count;
+    uint32_t others = report->unclean_count - report->died_inside_count - report->died_outside_count;
 
-    if (report->died_inside_count > 0)
-        sayf(text,
-             "%u worker(s) died without closing, inside a phase (killed, crashed or left by os._exit); what they had "
-             "recorded is in:",
+    if (report->died_inside_count > 0) {
+        sayf(text, "%u worker(s) died without closing, inside a phase; what they had recorded is in:",
              report->died_inside_count);
-    for (unsigned i = 0; i < limit; i++) {
-        const lp_run_worker *worker = &report->run->workers[report->died_inside[i]];
-        lp_words words;
-        char path[LP_INERT_BYTES(40)], before[LP_UNIT_SIZE + 32] = "";
-        lp_unit unit, ago;
-        if (report->run->ended_ns > worker->written_ns + 1000000000ull)
-            snprintf(before, sizeof before, ", %s before the end",
-                     lp_unit_ns(ago, (double)(report->run->ended_ns - worker->written_ns)));
-        snprintf(words, sizeof words, "after %s%s, inside %s", lp_unit_ns(unit, (double)worker->elapsed_ns), before,
-                 innermost(text, worker, path));
-        put_worker(text, report->died_inside[i], words);
+        put_deaths(text, report->died_inside, report->died_inside_count);
     }
-    put_more(text, report->died_inside_count, limit);
+    if (report->died_outside_count > 0) {
+        sayf(text, "%u worker(s) died without closing while no phase was open; all that they had recorded is in:",
+             report->died_outside_count);
+        put_deaths(text, report->died_outside, report->died_outside_count);
+    }
     if (others > 0)
         sayf(text,
              "%u worker(s) ended without closing while no phase was open (os._exit, as forked workers do, or killed); "
-             "all "
-             "that they had recorded is in",
+             "all that they had recorded is in",
              others);
 }
 
@@ -289,6 +338,30 @@ static void put_asked(lp_text *text)
     say(text, words);
 }
 
+static void put_steps(lp_text *text)
+{
+    const lp_report *report = text->report;
+
+    for (uint32_t i = 0; i < report->step_count; i++) {
+        const lp_clock_step *step = &report->steps[i].step;
+        char host[LP_INERT_BYTES(40)], at[32];
+        lp_unit by;
+        time_t seconds = (time_t)(step->real_ns / 1000000000u);
+        struct tm utc;
+        lp_inert(host, sizeof host, &report->steps[i].host, 1, 40, LP_CUT_RIGHT, text->line.utf8);
+        snprintf(at, sizeof at, "an unknown time");
+        if (gmtime_r(&seconds, &utc))
+            strftime(at, sizeof at, "%Y-%m-%d %H:%M:%S UTC", &utc);
+        lp_unit_ns(by, fabs((double)step->by_ns));
+        if (step->slept)
+            sayf(text, "%s was suspended for %s, until %s: elapsed time is without that", host, by, at);
+        else
+            sayf(text,
+                 "the clock of %s was set %s by %s, to %s: durations are not concerned, times of day before it are",
+                 host, step->by_ns < 0 ? "back" : "forward", by, at);
+    }
+}
+
 static void put_limits(lp_text *text)
 {
     const lp_report *report = text->report;
@@ -304,6 +377,7 @@ static void put_limits(lp_text *text)
              "CPU time was not measured in %u of %u worker(s) (measure_cpu=False): wait is n/a or covers the others "
              "only",
              report->no_cpu_count, run->worker_count);
+    put_steps(text);
     put_asked(text);
     put_phases(text, report->overlapping, report->overlapping_count,
                "children overlap in time (tasks): their shares are sums and self is what no child covers:");

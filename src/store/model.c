@@ -70,6 +70,7 @@ lp_worker *lp_worker_new(void)
     }
     worker->arena = arena;
     lp_identity_init(&worker->id);
+    worker->end.code = LP_UNKNOWN_I64;
     worker->health.first_folded = worker->health.last_error = lp__empty;
     worker->clock = worker->cpu_source = worker->split_source = worker->segment_place = worker->path = lp__empty;
     return worker;

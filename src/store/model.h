@@ -147,6 +147,12 @@ typedef struct lp_health {      /* what went wrong or was limited, all counts */
     lp_str last_error;          /* one line on the last failure, "" if none */
 } lp_health;
 
+typedef struct lp_end { /* how a process ended that did not close */
+    int64_t code;       /* as Python's subprocess shows it: -9 killed by SIGKILL, 3 os._exit(3); LP_UNKNOWN_I64 */
+    bool core_dumped;
+    bool replaced; /* it lived on, as another program (exec) */
+} lp_end;
+
 typedef struct lp_worker {
     lp_arena *arena; /* owned; everything below lives in it */
     lp_identity id;
@@ -160,6 +166,7 @@ typedef struct lp_worker {
     bool final;                 /* close() or exit wrote it: nothing can follow */
     bool unclean;               /* the process died without that: read from what it left */
     bool living;                /* read from the segment of a process that is alive now */
+    lp_end end;                 /* of an unclean one, as far as it could be known */
     lp_str clock;               /* "TSC 2.4 GHz" or "CLOCK_MONOTONIC" */
     lp_str cpu_source;          /* "rseq", "perf page", "system call", "not measured" */
     lp_str split_source;        /* "schedstat" or "" */
@@ -167,6 +174,7 @@ typedef struct lp_worker {
     uint64_t own_cost_ps;       /* own cost of one phase, picoseconds, measured at start; 0 unknown */
     uint64_t own_count_cost_ps; /* of one count() */
     uint32_t threads;           /* threads that recorded */
+    struct lp_track *track;     /* how the host's clocks went, store/track.h; in the arena; NULL not known */
     lp_str path;                /* file it was read from, "" if from memory */
 } lp_worker;
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -194,7 +195,8 @@ typedef struct adoption {
     const char *run_dir;
     uint64_t dev, ino; /* of it */
     unsigned count;
-    unsigned busy; /* dead, but somebody else is just adopting it */
+    unsigned busy;   /* dead, but somebody else is just adopting it */
+    bool patient;    /* what its collector has not looked at yet, which knows how it died, is busy, too */
     lp_error *error; /* the first failure is kept */
     lp_status status;
 } adoption;
@@ -224,7 +226,9 @@ static bool is_leftover(int fd)
 static lp_status adopt(adoption *a, int dirfd, const char *name, int fd, const char *shown, lp_error *error)
 {
     lp_worker *worker;
-    lp_status status = lp__segment_read(fd, shown, false, &worker, error);
+    lp_track track;
+    lp_status known = lp_track_read(dirfd, &track);
+    lp_status status = lp__segment_read(fd, shown, false, known == LP_OK ? &track : NULL, &worker, error);
 
     if (status != LP_OK)
         return status;
@@ -239,6 +243,19 @@ static lp_status adopt(adoption *a, int dirfd, const char *name, int fd, const c
         a->count++;
     }
     return status;
+}
+
+/* A collector holds the run, watches its processes, and has not yet said how this one died: within a moment of the death. */
+static bool is_fresh(const adoption *a, int dirfd, int fd, uint32_t state)
+{
+    char name[LP_ELECTION_ROOM];
+    uint64_t word = 0;
+    size_t got;
+
+    if (state != LP_SEG_RECORDING || !lp__read_at(fd, &word, sizeof word, offsetof(lp_seg_header, end), &got) || word)
+        return false;
+    lp_election_name(name, a->dev, a->ino);
+    return lp_election_is_held(dirfd, name);
 }
 
 static void look_at(adoption *a, int dirfd, const char *folder, const char *name)
@@ -272,7 +289,10 @@ static void look_at(adoption *a, int dirfd, const char *folder, const char *name
             unlinkat(dirfd, name, 0);
         status = LP_OK;
     } else if (status == LP_OK && !lp__segment_has_owner(fd)) {
-        status = adopt(a, dirfd, name, fd, shown, &error);
+        if (a->patient && is_fresh(a, dirfd, fd, state))
+            a->busy++;
+        else
+            status = adopt(a, dirfd, name, fd, shown, &error);
     }
     if (status != LP_OK && a->status == LP_OK) {
         a->status = status;
@@ -310,11 +330,12 @@ static bool adopt_folder(void *user, int dirfd, const char *path)
     return true;
 }
 
-static lp_status adopt_all(const char *run_dir, const char *run_id, unsigned *adopted, unsigned *busy, lp_error *error)
+static lp_status adopt_all(const char *run_dir, const char *run_id, bool patient, unsigned *adopted, unsigned *busy,
+                           lp_error *error)
 {
     struct stat st;
     int saved = errno;
-    adoption a = {.run_dir = run_dir, .error = error, .status = LP_OK};
+    adoption a = {.run_dir = run_dir, .patient = patient, .error = error, .status = LP_OK};
 
     if (stat(run_dir, &st) != 0) {
         a.status = lp__fail_sys(error, errno, run_dir, "open");
@@ -333,7 +354,7 @@ static lp_status adopt_all(const char *run_dir, const char *run_id, unsigned *ad
 lp_status lp_place_adopt(const char *run_dir, const char *run_id, unsigned *adopted, lp_error *error)
 {
     unsigned busy;
-    return adopt_all(run_dir, run_id, adopted, &busy, error);
+    return adopt_all(run_dir, run_id, false, adopted, &busy, error);
 }
 
 lp_status lp_place_settle(const char *run_dir, const char *run_id, unsigned limit_ms, lp_error *error)
@@ -341,11 +362,11 @@ lp_status lp_place_settle(const char *run_dir, const char *run_id, unsigned limi
     const struct timespec pause = {.tv_nsec = 5000000};
     int saved = errno;
     unsigned busy, waited = 0;
-    lp_status status = adopt_all(run_dir, run_id, NULL, &busy, error);
+    lp_status status = adopt_all(run_dir, run_id, limit_ms > 0, NULL, &busy, error);
 
     for (; busy && waited < limit_ms; waited += 5) {
         nanosleep(&pause, NULL);
-        status = adopt_all(run_dir, run_id, NULL, &busy, error);
+        status = adopt_all(run_dir, run_id, waited + 5 < limit_ms, NULL, &busy, error);
     }
     errno = saved;
     return status;

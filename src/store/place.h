@@ -16,8 +16,8 @@ lp_status lp_place_open(const char *run_id, int *dirfd, char *path, size_t path_
  * left by processes that died before they recorded, and folders that have been empty for an hour. *adopted (may be
  * NULL) is set always. */
 lp_status lp_place_adopt(const char *run_dir, const char *run_id, unsigned *adopted, lp_error *error);
-/* The same, for a process that is about to end: dead segments that another (the collector) is just adopting are waited for, at most
- * limit_ms. What is still busy then is that one's to finish. */
+/* The same, but dead segments that another (the collector) is just adopting are waited for, at most limit_ms; what is still busy then
+ * is that one's to finish. So are those whose collector has not said yet how they died; after limit_ms they are adopted without. */
 lp_status lp_place_settle(const char *run_dir, const char *run_id, unsigned limit_ms, lp_error *error);
 
 #endif

@@ -21,6 +21,7 @@
 #include "store/segment_read.h"
 #include "store/snapshot.h"
 
+#define SETTLE_MS 100   /* for a collector that is just writing, or just learning how a process died */
 #define HEAD_SIZE 8192u /* bytes of a snapshot that are read for its head, at first */
 #define BUSY_S 2        /* a folder that has changed so recently is changing */
 
@@ -480,7 +481,7 @@ lp_status lp_rundir_open(const char *path, lp_rundir_options options, lp_rundir 
         made->ino = (uint64_t)st.st_ino;
     }
     if (options.segments && options.adopt)
-        lp_place_adopt(path, NULL, NULL, NULL); /* what cannot be adopted is still read where it lies */
+        lp_place_settle(path, NULL, SETTLE_MS, NULL); /* what cannot be adopted is still read where it lies */
     if (options.segments)
         lp__each_folder(NULL, list_segments, made);
     made->workers = lp__open_folder(fd, "workers", false, 0);

@@ -226,9 +226,17 @@ static bool get_recorder(lp__wire *wire, const lp__field *outer, lp_worker *work
 {
     lp_arena *arena = worker->arena;
     lp__wire in = lp__wire_in(wire, outer);
+    lp_track *track = NULL;
     lp__field f;
 
     while (lp__wire_next(&in, &f)) {
+        if ((f.number == 8 || f.number == 9) && !track) {
+            track = lp_arena_take(arena, sizeof *track);
+            if (!track)
+                return lp__wire_fail(wire, outer, "out of memory");
+            *track = (lp_track){0};
+            worker->track = track;
+        }
         switch (f.number) {
         case 1: lp__get_str(&in, &f, arena, &worker->clock); break;
         case 2: lp__get_str(&in, &f, arena, &worker->cpu_source); break;
@@ -237,6 +245,8 @@ static bool get_recorder(lp__wire *wire, const lp__field *outer, lp_worker *work
         case 5: lp__get_uint(&in, &f, &worker->own_cost_ps); break;
         case 6: lp__get_uint(&in, &f, &worker->own_count_cost_ps); break;
         case 7: lp__get_u32(&in, &f, &worker->threads); break;
+        case 8: lp__get_moment(&in, &f, track); break;
+        case 9: lp__get_step(&in, &f, track); break;
         default: break;
         }
     }
@@ -266,7 +276,7 @@ static bool get_health(lp__wire *wire, const lp__field *outer, lp_arena *arena, 
     return lp__wire_done(wire, &in);
 }
 
-/* Fields before the tree; false: not one of them, or a problem. */
+/* Fields beside the tree; false: not one of them, or a problem. */
 static bool get_head_field(lp__wire *wire, const lp__field *f, lp_worker *worker)
 {
     lp__wire in;
@@ -284,6 +294,9 @@ static bool get_head_field(lp__wire *wire, const lp__field *f, lp_worker *worker
     case 7: return lp__get_bool(wire, f, &worker->unclean);
     case 8: return get_recorder(wire, f, worker);
     case 9: return get_health(wire, f, worker->arena, &worker->health);
+    case 12: return lp__get_int(wire, f, &worker->end.code);
+    case 13: return lp__get_bool(wire, f, &worker->end.core_dumped);
+    case 14: return lp__get_bool(wire, f, &worker->end.replaced);
     default: return false;
     }
 }

@@ -84,6 +84,8 @@ static void put_recorder(lp_buffer *out, uint32_t field, const lp_worker *worker
     lp__put_uint(out, 5, worker->own_cost_ps);
     lp__put_uint(out, 6, worker->own_count_cost_ps);
     lp__put_uint(out, 7, worker->threads);
+    if (worker->track)
+        lp__put_track(out, 8, 9, worker->track);
     lp__put_close(out, message);
 }
 
@@ -134,6 +136,9 @@ lp_status lp_snapshot_encode(const lp_worker *worker, lp_buffer *out)
     for (uint32_t i = 0; i < worker->open_count && i < LP__LIST_MAX; i++)
         if (worker->open[i].phase < LP__PHASES_MAX)
             put_open(out, 11, &worker->open[i]);
+    lp__put_optional(out, 12, worker->end.code);
+    lp__put_uint(out, 13, worker->end.core_dumped);
+    lp__put_uint(out, 14, worker->end.replaced);
     if (!out->failed)
         lp__put_fixed32(out, 15, lp__crc32c(0, out->data + start, out->size - start));
     return out->failed ? LP_E_MEMORY : LP_OK;

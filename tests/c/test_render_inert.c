@@ -51,6 +51,8 @@ static void controls_are_escaped(void)
     CHECK_STR(shown("\xe2\x81\xa6\xe2\x81\xa9"), "\\u2066\\u2069");
     CHECK_STR(shown("\xe2\x80\xa8"), "\\u2028");
     CHECK_STR(shown("\xe2\x80\x8b\xef\xbb\xbf"), "\\u200b\\ufeff");
+    /* Ignored by default: a tag that is not assigned, the Hangul filler, a reserved one beside the bidi marks. */
+    CHECK_STR(shown("\xf3\xa0\x89\x81\xe3\x85\xa4\xe2\x81\xa5"), "\\U000e0241\\u3164\\u2065");
     CHECK_STR(shown("\xf3\xa0\x81\x81"), "\\U000e0041"); /* a tag: invisible text */
 }
 

@@ -37,6 +37,11 @@ def test_every_c_test_runs() -> None:
     assert sorted(listed) == sorted(p.stem.removeprefix("test_") for p in (ROOT / "tests/c").glob("test_*.c"))
 
 
+def test_every_fuzz_target_is_built() -> None:
+    listed = quoted(block(ROOT / "tests/fuzz/meson.build", "fuzz_targets = [", "\n]"))
+    assert sorted(listed) == sorted(p.stem.removeprefix("fuzz_") for p in (ROOT / "tests/fuzz").glob("fuzz_*.c"))
+
+
 def test_build_requirements_agree() -> None:
     lines = (ROOT / "tools/requirements-build.txt").read_text().splitlines()
     pinned = {line.strip() for line in lines if line.strip() and not line.startswith("#")}
@@ -51,6 +56,7 @@ def test_build_requirements_agree() -> None:
         "tools/requirements-check.txt",
         "tests/requirements.txt",
         "tests/requirements-clients.txt",
+        "tests/requirements-clients-heavy.txt",
     ],
 )
 def test_every_requirement_is_pinned_and_explained(name: str) -> None:

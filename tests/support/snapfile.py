@@ -124,6 +124,7 @@ class Worker:
     rank: int | None = None
     final: bool = True
     unclean: bool = False
+    exit_code: int | None = None
     options: dict[str, str] = field(default_factory=dict)
     split: str = "schedstat"
     phases: dict[tuple[str, ...], Phase] = field(default_factory=dict)
@@ -179,6 +180,7 @@ class Worker:
             number(7, self.unclean),
             message(8, recorder),
             *self._phases(),
+            b"" if self.exit_code is None else varint(12 << 3) + varint(self.exit_code % (1 << 64)),
         ]
         data = b"".join(parts)
         return data + b"\x7d" + struct.pack("<I", crc32c(data))
@@ -337,7 +339,7 @@ def write_troubled(run_dir: Path) -> None:
         worker = actor(pid, 1000)
         worker.elapsed = 3600 * SECOND
         if pid == 215:
-            worker.final, worker.unclean = False, True
+            worker.final, worker.unclean, worker.exit_code = False, True, -9
             worker.elapsed = 600 * SECOND
             worker.open = [(("iteration",), 90 * MS), (("iteration", "expand"), 3 * MS)]
         if pid == 216:

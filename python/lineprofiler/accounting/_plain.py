@@ -142,6 +142,7 @@ def worker_from_plain(data: dict[str, Any]) -> WorkerSnapshot:
             OpenPhase(path, since_ns / 1e9, open_ns, thread, tid)
             for path, since_ns, open_ns, thread, tid in data.pop("open")
         ],
+        exit_code=data.pop("exit_code"),
         details=data,
     )
 
@@ -162,6 +163,7 @@ def worker_to_plain(worker: WorkerSnapshot) -> dict[str, Any]:
         hardware={key: value for key, value in worker.hardware.items() if value is not None},
         unclean=worker.unclean,
         living=worker.living,
+        exit_code=worker.exit_code,
         open=[
             (tuple(each.path), _ns(each.since, None), each.open_ns, each.thread, each.thread_id)
             for each in worker.open_phases

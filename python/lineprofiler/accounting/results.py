@@ -562,6 +562,8 @@ class WorkerSnapshot:
     open_phases: list[OpenPhase] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
     """The rest of what the worker recorded about itself: identity, options, clock, health, own cost."""
+    exit_code: int | None = None
+    """How an unclean one ended, as `subprocess` shows it: -9 SIGKILL, 3 ``os._exit(3)``. None: not known or closed."""
 
     @property
     def wall_ns(self) -> int:

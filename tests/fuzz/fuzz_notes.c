@@ -1,0 +1,110 @@
+/* The small text files in the folder of segments: what git said (.source), and a collector's signature. */
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "parts.h"
+#include "store/arena.h"
+#include "store/election.h"
+#include "store/source_facts.h"
+
+#define LONG "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define LOCK ".collector-fuzz.lock"
+
+static int folder_fd(void)
+{
+    static int fd = -1;
+    if (fd < 0)
+        fd = open(fuzz_folder(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    FUZZ_MUST(fd >= 0);
+    return fd;
+}
+
+static void put(const char *name, const uint8_t *data, size_t size)
+{
+    int fd = openat(folder_fd(), name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    FUZZ_MUST(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+    close(fd);
+}
+
+static void must_be_hash(const char *text)
+{
+    size_t size = strspn(text, "0123456789abcdef");
+    FUZZ_MUST(size <= 64 && text[size] == '\0');
+}
+
+static void facts(const uint8_t *data, size_t size)
+{
+    lp_source_facts got = {.dirty = -7}, again;
+    lp_identity id;
+
+    put(LP_SOURCE_FACTS, data, size);
+    lp_status status = lp_source_facts_read(folder_fd(), &got);
+    if (status != LP_OK) {
+        FUZZ_MUST(got.dirty == -7); /* set on success only */
+        return;
+    }
+    must_be_hash(got.commit);
+    must_be_hash(got.diff);
+    FUZZ_MUST(got.dirty >= 0);
+    FUZZ_MUST(lp_source_facts_write(folder_fd(), &got) == LP_OK);
+    FUZZ_MUST(lp_source_facts_read(folder_fd(), &again) == LP_OK);
+    FUZZ_MUST(strcmp(got.commit, again.commit) == 0 && strcmp(got.diff, again.diff) == 0 && got.dirty == again.dirty);
+    lp_arena *arena = lp_arena_new();
+    FUZZ_MUST(arena != NULL);
+    lp_identity_init(&id);
+    id.source_commit = (lp_str){got.commit, strlen(got.commit)};
+    lp_source_facts_apply(&got, arena, &id);
+    FUZZ_MUST(id.source_dirty == (got.commit[0] ? got.dirty : LP_UNKNOWN_I64));
+    lp_arena_free(arena);
+}
+
+/* Whatever a lock file says, the lock itself decides who may collect. */
+static void election(const uint8_t *data, size_t size)
+{
+    put(LOCK, data, size);
+    (void)lp_election_is_held(folder_fd(), LOCK);
+    int fd = lp_election_take(folder_fd(), LOCK);
+    FUZZ_MUST(fd >= 0 && lp_election_is_ours(folder_fd(), LOCK, fd));
+    FUZZ_MUST(lp_election_sign(fd) && lp_election_is_held(folder_fd(), LOCK));
+    close(fd);
+    /* held by another descriptor: taken only from the dead */
+    int other = openat(folder_fd(), LOCK, O_RDWR | O_CLOEXEC);
+    FUZZ_MUST(other >= 0 && flock(other, LOCK_EX | LOCK_NB) == 0);
+    FUZZ_MUST(ftruncate(other, 0) == 0 && pwrite(other, data, size, 0) == (ssize_t)size);
+    fd = lp_election_take(folder_fd(), LOCK);
+    if (fd >= 0)
+        close(fd);
+    close(other);
+    unlinkat(folder_fd(), LOCK, 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    facts(data, size);
+    election(data, size);
+    return 0;
+}
+
+size_t fuzz_seed(unsigned index, uint8_t *out)
+{
+    static const char *const seeds[] = {
+        "lineprofiler source\n0123456789abcdef0123456789abcdef01234567\n3\n97d29e\n",
+        "lineprofiler source\n\n0\n\n",
+        "lineprofiler source\n" LONG "\n9223372036854775807\n" LONG "\n",
+        "lineprofiler collector 1 1\n",
+        "lineprofiler collector -1 -1\n",
+        "lineprofiler collector 99999999999999999999 18446744073709551616\n",
+    };
+    if (index >= sizeof seeds / sizeof *seeds)
+        return 0;
+    memcpy(out, seeds[index], strlen(seeds[index]));
+    return strlen(seeds[index]);
+}
+
+size_t fuzz_repair(uint8_t *data, size_t size, size_t room)
+{
+    (void)data, (void)room;
+    return size;
+}

@@ -1,0 +1,212 @@
+"""A disk that does not answer: the program never waits for it, the collector goes on to watch, nothing is lost.
+
+DESIGN.md, "The collector": disk has a thread apart. Two ways to hang: a file system that is really frozen (root and a
+loop device), and the thread for the disk stopped by ptrace, which needs neither and hangs wherever it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from lpstage import Stage, wait_for
+
+GUARD_S = 20.0
+
+# Each line that it reads is a phase; "fork" makes a child that stays in a phase.
+ANSWERS = """
+import os, sys, time
+from lineprofiler.accounting import Profiler
+
+profiler = Profiler("run", role="answers", snapshot_interval_s=0.05)
+for line in sys.stdin:
+    if line == "fork\\n":
+        pid = os.fork()
+        if pid == 0:
+            with profiler.phase("child"):
+                profiler.count("n", 5)
+                os.write(1, b"%d\\n" % os.getpid())
+                time.sleep(600)
+    elif line == "end\\n":
+        break
+    else:
+        with profiler.phase("answer"):
+            pass
+        os.write(1, b"ok\\n")
+profiler.close()
+print("closed", flush=True)
+"""
+
+
+class Dialogue:
+    def __init__(self, stage: Stage) -> None:
+        self.process = stage.start(ANSWERS)
+        self.answers = 0
+
+    def ask(self, word: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def answer(self) -> None:
+        assert self.ask("phase") == "ok"
+        self.answers += 1
+
+
+def loop_device() -> bool:
+    return (
+        os.geteuid() == 0 and Path("/dev/loop-control").exists() and all(map(shutil.which, ("mkfs.ext4", "fsfreeze")))
+    )
+
+
+def command(*words: object) -> None:
+    subprocess.run([str(w) for w in words], check=True, capture_output=True, timeout=60)
+
+
+Freezer = Callable[[int], contextlib.AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def frozen_file_system(stage: Stage) -> Iterator[Freezer]:
+    image = stage.folder / "image"
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    stage.run.mkdir()
+    command("mkfs.ext4", "-q", image)
+    command("mount", "-o", "loop", image, stage.run)
+
+    @contextlib.contextmanager
+    def freeze(_: int) -> Iterator[None]:
+        command("fsfreeze", "--freeze", stage.run)
+        try:
+            yield
+        finally:
+            command("fsfreeze", "--unfreeze", stage.run)
+
+    try:
+        yield freeze
+    finally:
+        for process in stage.started:
+            process.kill()
+        stage.settle()
+        command("umount", stage.run)
+
+
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
+WALL = 0x40000000
+
+
+@contextlib.contextmanager
+def stopped_thread(_: Stage) -> Iterator[Freezer]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    libc.ptrace.restype = ctypes.c_long
+
+    def ptrace(request: int, thread: int) -> None:
+        assert libc.ptrace(request, thread, None, None) == 0, os.strerror(ctypes.get_errno())
+
+    @contextlib.contextmanager
+    def freeze(collector: int) -> Iterator[None]:
+        (thread,) = [
+            int(t.name)
+            for t in Path(f"/proc/{collector}/task").iterdir()
+            if (t / "comm").read_text() == "lineprofiler-dk\n"
+        ]
+        ptrace(PTRACE_SEIZE, thread)
+        ptrace(PTRACE_INTERRUPT, thread)
+        os.waitpid(thread, WALL)
+        try:
+            yield
+        finally:
+            ptrace(PTRACE_DETACH, thread)
+
+    yield freeze
+
+
+def descriptors(pid: int) -> list[str]:
+    found = []
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(entry.path))
+    return found
+
+
+def watched_segments(stage: Stage, collector: int) -> int:
+    return sum(d.startswith(str(stage.shm)) and ".seg" in d for d in descriptors(collector))
+
+
+def watched_processes(collector: int) -> int:
+    return descriptors(collector).count("anon_inode:[pidfd]")
+
+
+def collector_of(stage: Stage) -> int:
+    wait_for(lambda: len(stage.collectors()) == 1, "a collector", GUARD_S)
+    return stage.collectors()[0]
+
+
+def hangs(collector: int) -> bool:
+    """Is a thread of it in a call that does not return, or stopped?"""
+    return any(
+        (t / "stat").read_text().rsplit(")", 1)[1].split()[0] in ("D", "t")
+        for t in Path(f"/proc/{collector}/task").iterdir()
+    )
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(frozen_file_system, marks=pytest.mark.skipif(not loop_device(), reason="no loop device here")),
+        stopped_thread,
+    ],
+)
+def test_a_disk_that_does_not_answer(
+    stage: Stage, way: Callable[[Stage], contextlib.AbstractContextManager[Freezer]]
+) -> None:
+    with way(stage) as freeze:
+        program = Dialogue(stage)
+        program.answer()
+        collector = collector_of(stage)
+        wait_for(stage.snapshots, "a snapshot", GUARD_S)
+        first = int(program.ask("fork"))
+        wait_for(lambda: watched_processes(collector) == 2, "both are watched", GUARD_S)
+        with freeze(collector):
+            before = stage.snapshots()
+            # The snapshots are due every 50 ms, and the disk takes none. The program answers all the same.
+            wait_for(lambda: program.answer() or hangs(collector), "the disk hangs", GUARD_S)
+            for _ in range(100):
+                program.answer()
+                time.sleep(0.002)
+            # A death is noticed, a new process is seen, a signal is heard; the one who died is not given up.
+            os.kill(first, signal.SIGKILL)
+            wait_for(lambda: watched_processes(collector) == 1, "the death is noticed", GUARD_S)
+            second = int(program.ask("fork"))
+            wait_for(lambda: watched_segments(stage, collector) == 3, "the new one is watched", GUARD_S)
+            os.kill(second, signal.SIGKILL)
+            wait_for(lambda: watched_processes(collector) == 1, "its death is noticed", GUARD_S)
+            os.kill(collector, signal.SIGTERM)
+            program.answer()
+            assert watched_segments(stage, collector) == 3, "nothing is let go that is not on the disk"
+            assert [p.name for p in stage.snapshots() if p.name[0] == "w"] == [
+                p.name for p in before if p.name[0] == "w"
+            ], "it was frozen"
+            assert stage.collectors() == [collector], "nobody has started another one"
+        wait_for(lambda: watched_segments(stage, collector) == 1, "both deaths are written", GUARD_S)
+        assert program.ask("end") == "closed"
+        stage.settle()
+        assert stage.segments() == []
+        report = stage.report()
+        report.healthy()
+        assert report.states() == ["closed", "died", "died"]
+        assert report.calls()["answer"] == program.answers
+        assert sum(report.counters().values()) == 10
+        assert sorted(w["pid"] for w in report.caveats["unclean"]) == sorted([first, second])
