@@ -257,7 +257,7 @@ def test_hits_are_executions_of_statements(name: str) -> None:
     with Running(engine):
         space["f"]()
     found = hits(engine, space["f"])
-    # A line whose code the compiler folded away or moved has no event of its own on some versions: {"b": …} and the like.
+    # A line whose code the compiler folded away or moved has no event of its own on some versions.
     assert {line: found.get(line) for line in expected} == expected
     assert all(found[line] <= count for line, count in visits(engine, space["f"]).items())
 
