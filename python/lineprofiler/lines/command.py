@@ -30,7 +30,7 @@ class _Formatter(argparse.HelpFormatter):
         if not action.option_strings:
             return str(super()._format_action_invocation(action))
         letters = [s for s in action.option_strings if not s.startswith("--")]
-        words = [s for s in action.option_strings if s.startswith("--")]
+        words = [s for s in action.option_strings if s.startswith("--")][:1]  # other spellings work, unsaid
         value = f" {action.metavar}" if action.nargs is None and action.metavar else ""
         if action.choices is not None:
             value = " " + "|".join(map(str, action.choices))

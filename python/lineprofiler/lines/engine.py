@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from lineprofiler import _lineprofiler
 from lineprofiler.lines.model import Function, FunctionKey, Line, Profile, add_lines
@@ -19,17 +19,16 @@ BACKENDS = ("monitoring", "settrace")
 
 
 def new_engine(select: Callable[[CodeType], bool] | None, backend: str | None) -> LineEngine:
-    return _lineprofiler.LineEngine(select=select, backend=backend)
+    """Raises ValueError for a back end that this Python has not."""
+    return _lineprofiler.LineEngine(select=select, backend=cast("Literal['monitoring', 'settrace'] | None", backend))
 
 
-def start(engine: LineEngine) -> bool:
-    """Starts it; False with one warning where the interpreter has no place left for a tool."""
-    try:
-        engine.start()
-    except RuntimeError as error:
-        warnings.warn(f"the program runs unprofiled: {error}", RuntimeWarning, stacklevel=4)
-        return False
-    return True
+def start(engine: LineEngine) -> None:
+    """Starts it. Where nothing can be measured the program runs all the same, and one warning says why."""
+    before = len(engine.trouble)
+    engine.start()
+    for text in engine.trouble[before:]:
+        warnings.warn(text, RuntimeWarning, stacklevel=5)
 
 
 def name_of(code: CodeType, names: dict[int, str], book: SourceBook) -> str:

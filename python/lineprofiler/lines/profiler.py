@@ -101,7 +101,6 @@ class LineProfiler:
         self._names: dict[int, str] = {}
         self._engine: LineEngine | None = None
         self._started = 0
-        self._on = False
         self._chosen = False
         self.functions: list[Any] = []
         """The functions that were added, as they were given."""
@@ -149,11 +148,10 @@ class LineProfiler:
             self.disable_by_count()
 
     def _switch_on(self) -> None:
-        self._on = engines.start(self._made())
+        engines.start(self._made())
 
     def _switch_off(self) -> None:
-        if self._on and self._engine is not None:
-            self._on = False
+        if self._engine is not None:
             self._engine.stop()
 
     def _made(self) -> LineEngine:
@@ -372,9 +370,9 @@ class LineProfiler:
 
     def to_html(self, path: str | PathLike[str], title: str = "lineprofiler") -> None:
         """Writes one page with the annotated source. Raises OSError."""
-        from lineprofiler.lines import html
+        from lineprofiler.lines.html import write as write_page
 
-        html.write(path, self.profile(), title, self._root)
+        write_page(path, self.profile(), title, self._root)
 
     # Regions.
 

@@ -198,9 +198,9 @@ def _report(given: argparse.Namespace, program: list[str], profile: Profile, sta
         if not given.quiet:
             screen.emit(f"Wrote profile results to {output!r}\n")
     if given.html is not None:
-        from lineprofiler.lines import html
+        from lineprofiler.lines.html import write as write_page
 
-        html.write(given.html, profile, " ".join(program), _root(program))
+        write_page(given.html, profile, " ".join(program), _root(program))
     if given.quiet or (given.line_by_line and not given.view and not given.functions):
         return
     if given.view:

@@ -59,9 +59,9 @@ def main(arguments: list[str]) -> int:
     try:
         profiles = [_read(path) for path in given.files]
         if given.html is not None:
-            from lineprofiler.lines import html
+            from lineprofiler.lines.html import write as write_page
 
-            html.write(given.html, merged(profiles), " ".join(map(os.path.basename, given.files)), find_project_root())
+            write_page(given.html, merged(profiles), " ".join(map(os.path.basename, given.files)), find_project_root())
             return 0
         if given.output is None:
             screen.emit(_text(given, profiles, None))
