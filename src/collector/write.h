@@ -10,6 +10,7 @@
 
 #include "store/samples.h"
 #include "store/source_facts.h"
+#include "store/track.h"
 
 #define LP__ORDERS                                                                                                     \
     256u /* in a batch: more than die between two writings, where a pool renews its workers after each task */
@@ -57,6 +58,7 @@ typedef struct lp__batch {
     bool adopt;            /* first of all: what earlier runs into this directory left */
     bool sync;             /* the living, too */
     lp_source_facts facts; /* commit "" until git has answered */
+    lp_track track;
     lp__order orders[LP__ORDERS];
 } lp__batch;
 
