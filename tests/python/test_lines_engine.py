@@ -3,79 +3,16 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 import threading
 import time
-from collections import Counter
-from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
+from lineprograms import Running, hits, marked, near, ns, own_ns, program, visits
 
 from lineprofiler._lineprofiler import LineEngine
 
 BACKEND = "monitoring" if sys.version_info >= (3, 12) else "settrace"
-
-
-def program(source: str, **names: Any) -> dict[str, Any]:
-    """The globals of a program; its lines are counted from 1 after the first newline."""
-    space: dict[str, Any] = dict(names)
-    exec(compile(textwrap.dedent(source).lstrip("\n"), "<program>", "exec"), space)
-    return space
-
-
-def marked(space: dict[str, Any], *names: str) -> LineEngine:
-    engine = LineEngine()
-    for name in names:
-        engine.mark(space[name].__code__)
-    return engine
-
-
-def column(engine: LineEngine, function: FunctionType | CodeType, index: int) -> dict[int, int]:
-    """Sums over threads by line number."""
-    code = function if isinstance(function, CodeType) else function.__code__
-    number = [at for at, known in enumerate(engine.codes()) if known is code]
-    sums: Counter[int] = Counter()
-    for row in engine.lines(number[0]):
-        sums[row[1]] += row[index]
-    return dict(sums)
-
-
-def hits(engine: LineEngine, function: FunctionType | CodeType) -> dict[int, int]:
-    return column(engine, function, 2)
-
-
-def visits(engine: LineEngine, function: FunctionType | CodeType) -> dict[int, int]:
-    return column(engine, function, 3)
-
-
-def ns(engine: LineEngine, function: FunctionType | CodeType) -> dict[int, int]:
-    return column(engine, function, 4)
-
-
-def own_ns(engine: LineEngine, function: FunctionType | CodeType) -> dict[int, int]:
-    return column(engine, function, 5)
-
-
-def awaited(engine: LineEngine, function: FunctionType | CodeType) -> dict[int, int]:
-    return column(engine, function, 6)
-
-
-def near(measured: int, known: int) -> bool:
-    """Within 2 % or 20 us of what a clock beside it says."""
-    return abs(measured - known) <= max(0.02 * known, 20_000)
-
-
-class Running:
-    def __init__(self, engine: LineEngine) -> None:
-        self.engine = engine
-
-    def __enter__(self) -> None:
-        self.engine.start()
-        assert self.engine.active, self.engine.trouble
-
-    def __exit__(self, *error: object) -> None:
-        self.engine.stop()
 
 
 # --- the interface ---
@@ -378,3 +315,42 @@ def test_threads_count_for_themselves() -> None:
     assert sorted({row[7] for row in rows}) == [0, 1, 2, 3]
     assert all(row[2] in (5_000, 5_001) for row in rows)
     assert sorted(name for _, name in engine.threads()) == ["early", "late 0", "late 1", "late 2"]
+
+
+# --- own cost ---
+
+
+def test_own_cost_is_taken_off() -> None:
+    space = program("""
+        def f(n):
+            t = 0
+            for i in range(n):
+                t += i
+                t ^= 3
+                t -= 1
+            return t
+    """)
+    # Rounds shorter than a time slice, in turns, and the least of each: what neighbours take is in neither.
+    n, bare, totals = 2_000, [], []
+    f = space["f"]
+    engine = marked(space, "f")
+    for _ in range(40):
+        timed(f, n)
+        bare.append(timed(f, n))
+        with Running(engine):
+            f(100)
+            engine.clear()
+            f(n)
+        totals.append(sum(ns(engine, f).values()))
+    assert hits(engine, f) == {2: 1, 3: n + 1, 4: n, 5: n, 6: n, 7: 1}
+    assert abs(min(totals) - min(bare)) <= max(0.15 * min(bare), 10 * 4 * n)
+    cost = engine.own_cost
+    assert {"line", "call", "return", "yield", "resume"} <= set(cost)
+    assert all(value >= 0 for value in cost.values())
+    assert 1 < cost["line"] < 1000
+
+
+def timed(function: Any, n: int) -> int:
+    start = time.perf_counter_ns()
+    function(n)
+    return time.perf_counter_ns() - start

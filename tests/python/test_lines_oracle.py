@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import HealthCheck, given, note, settings
-from lineprograms import Program, programs
 from linetest import marked
+from randomprograms import Program, programs
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
