@@ -14,7 +14,7 @@
 
 typedef struct source { /* a sample file of this run */
     lp_str path;
-    uint32_t host;   /* index into run->hosts */
+    uint32_t host; /* index into run->hosts */
     bool of_host;
     uint32_t worker; /* index into run->workers; of a process */
     double interval_s;
@@ -133,8 +133,7 @@ static lp_status take_batch(lp__usage *all, const source *from, lp_usage_host *h
                             const lp_samples *file, const lp_sample_batch *batch)
 {
     switch (batch->series) {
-    case LP_SERIES_PROCESS:
-        return from->of_host ? LP_OK : lp__usage_process_batch(reading, file, batch);
+    case LP_SERIES_PROCESS: return from->of_host ? LP_OK : lp__usage_process_batch(reading, file, batch);
     case LP_SERIES_PROCESS_GPU:
         if (!from->of_host)
             lp__usage_process_gpu_batch(reading, batch);
@@ -143,8 +142,7 @@ static lp_status take_batch(lp__usage *all, const source *from, lp_usage_host *h
         if (from->of_host)
             lp__usage_host_batch(all, host, batch, from->interval_s);
         return LP_OK;
-    case LP_SERIES_GPU:
-        return from->of_host ? lp__usage_gpu_batch(all, from->host, batch, from->interval_s) : LP_OK;
+    case LP_SERIES_GPU: return from->of_host ? lp__usage_gpu_batch(all, from->host, batch, from->interval_s) : LP_OK;
     }
     return LP_OK; /* a series of a later version */
 }

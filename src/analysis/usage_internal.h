@@ -10,9 +10,9 @@ typedef struct lp__bins { /* one number a bin; owned by the usage's arena */
     double *cpu_s, *rss, *pss, *read, *write, *covered;
 } lp__bins;
 
-typedef struct lp__device { /* while its host's files are read */
-    uint32_t gpu;           /* index into usage->gpus */
-    float *busy;            /* percent by bin, -1: no row; owned */
+typedef struct lp__device {                                           /* while its host's files are read */
+    uint32_t gpu;                                                     /* index into usage->gpus */
+    float *busy;                                                      /* percent by bin, -1: no row; owned */
     double busy_s, busy_time, ours_s, ours_time, power_s, power_time; /* value x seconds, and those seconds */
 } lp__device;
 
@@ -35,11 +35,11 @@ typedef struct lp__usage {
 typedef struct lp__usage_reading {
     lp__usage *all;
     lp_usage_process *process;
-    uint32_t *paths;       /* phase of each path id of the file; owned by malloc */
+    uint32_t *paths; /* phase of each path id of the file; owned by malloc */
     uint32_t path_count;
     bool devices[LP__USAGE_DEVICES]; /* those that the process uses */
-    bool started;          /* there was a row */
-    double at_s, mono_s, first_s; /* of the last row: on the grid, CLOCK_MONOTONIC; of the first */
+    bool started;                    /* there was a row */
+    double at_s, mono_s, first_s;    /* of the last row: on the grid, CLOCK_MONOTONIC; of the first */
     int64_t before[LP_COLUMNS];
     double interval_s;
     lp__hold rss, pss;

@@ -125,13 +125,14 @@ void lp__points_add(lp__points *points, double at_s, double value)
     points->count[i]++;
 }
 
-/* Ordinary least squares over the points. Memory sizes follow each other, so neighbouring residuals are alike and the usual
+/* Ordinary least squares over points. Memory sizes follow each other, so neighbouring residuals are alike and the usual
  * standard error would be far too small: it is widened as if there were n (1 - r) / (1 + r) points, r being the
  * correlation of neighbours (the effective sample size of a first-order autoregressive series). */
-static void fit(const double *time, const double *value, uint32_t n, lp_usage_trend *trend)
+static void fit(const double *time, const double *value, uint32_t n, double *slope, double *error)
 {
     double mean_t = 0.0, mean_v = 0.0, sxx = 0.0, sxy = 0.0, squares = 0.0, products = 0.0, before = 0.0;
 
+    *slope = *error = (double)NAN;
     for (uint32_t i = 0; i < n; i++) {
         mean_t += time[i] / n;
         mean_v += value[i] / n;
@@ -140,18 +141,18 @@ static void fit(const double *time, const double *value, uint32_t n, lp_usage_tr
         sxx += (time[i] - mean_t) * (time[i] - mean_t);
         sxy += (time[i] - mean_t) * (value[i] - mean_v);
     }
-    if (!(sxx > 0.0))
+    if (n < 8 || !(sxx > 0.0))
         return;
-    trend->slope = sxy / sxx;
+    *slope = sxy / sxx;
     for (uint32_t i = 0; i < n; i++) {
-        double rest = value[i] - mean_v - trend->slope * (time[i] - mean_t);
+        double rest = value[i] - mean_v - *slope * (time[i] - mean_t);
         squares += rest * rest;
         products += i > 0 ? rest * before : 0.0;
         before = rest;
     }
     double r = squares > 0.0 ? fmin(fmax(products / squares, 0.0), 0.98) : 0.0;
     double effective = fmax(n * (1.0 - r) / (1.0 + r), 3.0);
-    trend->slope_error = sqrt(squares / (n - 2) / sxx * (n / effective));
+    *error = sqrt(squares / (n - 2) / sxx * (n / effective));
 }
 
 void lp__points_trend(const lp__points *points, lp_usage_trend *trend)
@@ -159,7 +160,8 @@ void lp__points_trend(const lp__points *points, lp_usage_trend *trend)
     double time[LP_USAGE_TREND_BINS], value[LP_USAGE_TREND_BINS], nan = (double)NAN;
     uint32_t n = 0;
 
-    *trend = (lp_usage_trend){.first = nan, .last = nan, .peak = nan, .slope = nan, .slope_error = nan};
+    *trend = (lp_usage_trend){
+        .first = nan, .last = nan, .peak = nan, .slope = nan, .slope_error = nan, .late_slope = nan, .late_error = nan};
     if (!points->any)
         return;
     trend->first = points->first;
@@ -175,6 +177,6 @@ void lp__points_trend(const lp__points *points, lp_usage_trend *trend)
             }
             n++;
         }
-    if (n >= 8)
-        fit(time, value, n, trend);
+    fit(time, value, n, &trend->slope, &trend->slope_error);
+    fit(time + n / 2, value + n / 2, n - n / 2, &trend->late_slope, &trend->late_error);
 }

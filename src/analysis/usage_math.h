@@ -22,8 +22,8 @@ void lp__grid_cover(const lp__grid *grid, double *bins, double from_s, double to
 
 /* A size of one process that holds until the next row: adds to every bin the largest value that it had there. */
 typedef struct lp__hold {
-    double value;   /* since the last row; NaN before the first */
-    double in_bin;  /* what `bin` has from us so far */
+    double value;  /* since the last row; NaN before the first */
+    double in_bin; /* what `bin` has from us so far */
     uint32_t bin;
 } lp__hold;
 void lp__hold_init(lp__hold *hold);

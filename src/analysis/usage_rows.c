@@ -55,7 +55,8 @@ uint32_t lp__usage_phase(lp__usage *all, lp_str path, bool none)
     for (; all->slots[at]; at = (at + 1) & (all->slot_count - 1))
         if (is_phase(&usage->phases[all->slots[at] - 1], path, none))
             return all->slots[at] - 1;
-    if ((usage->phase_count & (usage->phase_count - 1)) == 0) { /* full at powers of two; the old array stays in the arena */
+    if ((usage->phase_count & (usage->phase_count - 1)) ==
+        0) { /* full at powers of two; the old array stays in the arena */
         lp_usage_phase *phases =
             lp_arena_take(usage->arena, (usage->phase_count ? usage->phase_count * 2u : 1u) * sizeof *phases);
         if (!phases)
@@ -135,11 +136,13 @@ static void lower_to(double *least, double value)
 }
 
 /* What an interval took, NaN where one of its ends is missing or the counter began anew. */
-static double taken(lp__usage_reading *reading, const lp_sample_batch *batch, lp_column column, uint32_t row, double unit)
+static double taken(lp__usage_reading *reading, const lp_sample_batch *batch, lp_column column, uint32_t row,
+                    double unit)
 {
     int64_t now = at_row(batch, column, row), before = reading->before[column];
 
-    return now == LP_UNKNOWN_I64 || before == LP_UNKNOWN_I64 || now < before ? (double)NAN : (double)(now - before) * unit;
+    return now == LP_UNKNOWN_I64 || before == LP_UNKNOWN_I64 || now < before ? (double)NAN
+                                                                             : (double)(now - before) * unit;
 }
 
 typedef struct interval { /* of one process */
@@ -179,8 +182,8 @@ static void charge_devices(lp__usage_reading *reading, uint32_t phase, double at
     }
 }
 
-static lp_status charge_phases(lp__usage_reading *reading, const lp_samples *file, const lp_sample_batch *batch, uint32_t row,
-                               const interval *took, bool gap)
+static lp_status charge_phases(lp__usage_reading *reading, const lp_samples *file, const lp_sample_batch *batch,
+                               uint32_t row, const interval *took, bool gap)
 {
     lp__usage *all = reading->all;
     uint32_t none = lp__usage_phase(all, (lp_str){LP_USAGE_NO_PHASE, strlen(LP_USAGE_NO_PHASE)}, true);
@@ -219,7 +222,8 @@ static void add_io(lp_usage_io *to, const lp_usage_io *from)
     add_known(&to->write_chars, from->write_chars);
 }
 
-static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batch, uint32_t row, interval *took, bool gap)
+static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batch, uint32_t row, interval *took,
+                         bool gap)
 {
     lp_usage_process *process = reading->process;
     lp__usage *all = reading->all;
@@ -468,8 +472,8 @@ void lp__usage_host_batch(lp__usage *all, lp_usage_host *host, const lp_sample_b
 
 void lp__usage_host_end(lp__usage *all, lp_usage_host *host)
 {
-    double *const shares[] = {&host->busy_mean, &host->psi_cpu, &host->psi_memory, &host->psi_memory_full, &host->psi_io,
-                              &host->psi_io_full};
+    double *const shares[] = {&host->busy_mean,       &host->psi_cpu, &host->psi_memory,
+                              &host->psi_memory_full, &host->psi_io,  &host->psi_io_full};
 
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
         *shares[i] = host->seconds > 0.0 ? *shares[i] / host->seconds : (double)NAN;

@@ -28,7 +28,8 @@ static lp_status add(lp_arena *arena, const char *path, lp_sample_files *files)
     return LP_OK;
 }
 
-static lp_status list_host(lp_arena *arena, const char *directory, int workers, const char *host, lp_sample_files *files)
+static lp_status list_host(lp_arena *arena, const char *directory, int workers, const char *host,
+                           lp_sample_files *files)
 {
     int folder = lp__open_folder(workers, host, false, 0);
     DIR *list = folder >= 0 ? lp__list(folder) : NULL;
