@@ -9,6 +9,7 @@
 #include "render/json_write.h"
 #include "render/render.h"
 #include "render/units.h"
+#include "store/track.h"
 
 void lp__dump_str(lp_sink *sink, const char *key, lp_str value)
 {
@@ -90,6 +91,16 @@ void lp__dump_identity(lp_sink *sink, const lp_identity *id)
     put_pairs(sink, "option", id->options, id->option_count);
 }
 
+static void put_track(lp_sink *sink, const lp_track *track)
+{
+    for (uint32_t i = 0; track && i < track->count; i++)
+        lp_sink_format(sink, "moment %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", track->at[i].ticks, track->at[i].mono_ns,
+                       track->at[i].real_ns);
+    for (uint32_t i = 0; track && i < track->step_count; i++)
+        lp_sink_format(sink, "clock_step %" PRIu64 " %" PRIu64 " %" PRId64 " %s\n", track->steps[i].mono_ns,
+                       track->steps[i].real_ns, track->steps[i].by_ns, track->steps[i].slept ? "slept" : "set");
+}
+
 static void put_state(lp_sink *sink, const lp_worker *worker)
 {
     put_u64(sink, "written_ns", worker->written_ns);
@@ -99,6 +110,7 @@ static void put_state(lp_sink *sink, const lp_worker *worker)
     put_i64(sink, "exit_code", worker->end.code);
     lp_sink_format(sink, "core_dumped %d\nreplaced %d\n", worker->end.core_dumped, worker->end.replaced);
     lp__dump_str(sink, "clock", worker->clock);
+    put_track(sink, worker->track);
     lp__dump_str(sink, "cpu_source", worker->cpu_source);
     lp__dump_str(sink, "split_source", worker->split_source);
     lp__dump_str(sink, "segment_place", worker->segment_place);

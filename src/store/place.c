@@ -50,6 +50,8 @@ static int open_private(int base, const char *name, bool make)
     if (fd < 0) {
         if (errno == ELOOP || (errno == ENOTDIR && !made))
             errno = EPERM; /* a link or a file in our place */
+        else if (errno == EACCES)
+            errno = fstatat(base, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != geteuid() ? EPERM : EACCES;
         return -1;
     }
     if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
@@ -226,7 +228,9 @@ static bool is_leftover(int fd)
 static lp_status adopt(adoption *a, int dirfd, const char *name, int fd, const char *shown, lp_error *error)
 {
     lp_worker *worker;
-    lp_status status = lp__segment_read(fd, shown, false, &worker, error);
+    lp_track track;
+    lp_status known = lp_track_read(dirfd, &track);
+    lp_status status = lp__segment_read(fd, shown, false, known == LP_OK ? &track : NULL, &worker, error);
 
     if (status != LP_OK)
         return status;
