@@ -396,8 +396,10 @@ static void put_gpu(lp_text *text, const lp_usage *usage)
         lp_line_style(line, LP_TITLE);
         lp_line_put(line, "GPU");
         lp_line_style(line, LP_PLAIN);
-        lp_line_format(line, " none seen%s%s", usage->gpu_why ? ": " : "",
-                       usage->gpu_why ? lp_reason_text(usage->gpu_why) : "");
+        if (usage->gpu_why == LP_REASON_NEVER || usage->gpu_why == LP_REASON_NONE)
+            lp_line_put(line, " not sampled");
+        else
+            lp_line_format(line, " none seen: %s", lp_reason_text(usage->gpu_why));
         lp_line_end(line);
         return;
     }
