@@ -460,7 +460,7 @@ static lp_status take_metadata(lp_run *run, const lp_identity *id)
     return LP_OK;
 }
 
-static lp_status add(lp_run *run, lp_worker *worker)
+lp_status lp_run_fold(lp_run *run, const lp_worker *worker)
 {
     const lp_run_worker *last = run->worker_count > 0 ? &run->workers[run->worker_count - 1] : NULL;
     lp_run_worker summary;
@@ -495,7 +495,7 @@ static lp_status add(lp_run *run, lp_worker *worker)
 
 lp_status lp_run_add(lp_run *run, lp_worker *worker, bool keep)
 {
-    lp_status status = add(run, worker);
+    lp_status status = lp_run_fold(run, worker);
 
     if (keep && status == LP_OK)
         run->workers[run->worker_count - 1].worker = worker;

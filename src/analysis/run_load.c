@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "analysis/tree_math.h"
+#include "core/clock.h"
 #include "store/arena.h"
 #include "store/rundir.h"
 
@@ -82,6 +84,12 @@ static lp_status add_attempt(lp_run *run, const lp_rundir *dir, lp_str run_id, b
 
         if (sources[i].status != LP_OK || !lp__str_equal(sources[i].run_id, run_id))
             continue;
+        if (sources[i].known && !keep) {
+            lp_status added = lp_run_fold(run, sources[i].known);
+            if (added != LP_OK)
+                return added;
+            continue;
+        }
         lp_status status = lp_rundir_read(dir, i, &worker, &error);
         if (status == LP_E_MEMORY)
             return status;
@@ -167,10 +175,12 @@ lp_status lp_run_load(const char *directory, lp_run_options options, lp_run **ou
 
     if (!run)
         return lp_error_set(error, LP_E_MEMORY, 0, UINT64_MAX, "%s: out of memory", directory);
+    run->read_ns = lp_clock_ns(CLOCK_REALTIME);
     run->directory = lp_arena_str(run->arena, directory, strlen(directory));
     lp_status status = run->directory.data ? LP_OK : LP_E_MEMORY;
     if (status == LP_OK)
-        status = lp_rundir_open(directory, (lp_rundir_options){options.adopt, options.segments}, &dir, error);
+        status =
+            lp_rundir_open(directory, (lp_rundir_options){options.adopt, options.segments, options.cache}, &dir, error);
     if (status == LP_E_MISSING) {
         run->empty_reason = "missing";
         status = LP_OK;
