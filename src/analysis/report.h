@@ -108,6 +108,12 @@ typedef struct lp_report_asked { /* "asked for, not recorded" */
     uint32_t workers;
 } lp_report_asked;
 
+typedef struct lp_report_step { /* the time of day of a host moved */
+    lp_str host;
+    lp_clock_step step;
+    uint32_t workers; /* that ran then */
+} lp_report_step;
+
 typedef struct lp_report_attempt { /* superseded */
     lp_str run_id;
     uint32_t workers;
@@ -147,6 +153,8 @@ typedef struct lp_report {
     uint32_t as_written_count;
     lp_report_source *sources; /* by workers, descending */
     uint32_t source_count;
+    lp_report_step *steps; /* as they were met */
+    uint32_t step_count;
     lp_report_path *self_nested, *overlapping, *io_overlap, *io_missing, *untrusted, *sampled, *async_;
     uint32_t self_nested_count, overlapping_count, io_overlap_count, io_missing_count, untrusted_count, sampled_count,
         async_count;

@@ -293,6 +293,14 @@ static lp_status summarize(lp_run *run, const lp_worker *worker, const lp_run_wo
     out->own_count_cost_ps = worker->own_count_cost_ps;
     out->threads = worker->threads;
     out->generation = worker->generation;
+    if (worker->track && worker->track->step_count) {
+        size_t size = worker->track->step_count * sizeof *out->steps;
+        out->steps = lp_arena_take(run->arena, size);
+        if (!out->steps)
+            return LP_E_MEMORY;
+        memcpy(out->steps, worker->track->steps, size);
+        out->step_count = worker->track->step_count;
+    }
     lp_status status = worker_wall(worker, out);
     return status == LP_OK ? copy_open(run, worker, out) : status;
 }

@@ -8,6 +8,7 @@
 
 #include "store/model.h"
 #include "store/rundir_cache.h"
+#include "store/track.h"
 
 #define LP_STALE_NS 300000000000ull /* a worker is stale when it was last seen this long before the latest one */
 
@@ -46,6 +47,8 @@ typedef struct lp_run_worker { /* strings are owned by the run */
     lp_str clock, cpu_source, split_source, segment_place, asked, python, platform;
     uint64_t own_cost_ps, own_count_cost_ps;
     uint32_t threads, generation;
+    lp_clock_step *steps; /* of its host's time of day, while it ran */
+    uint32_t step_count;
     lp_worker *worker; /* owned by the run; NULL unless kept (lp_run_options.keep_workers) */
 } lp_run_worker;
 

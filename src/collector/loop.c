@@ -26,6 +26,7 @@
 #include "collector/disk.h"
 #include "collector/orders.h"
 #include "collector/source.h"
+#include "core/clock.h"
 #include "store/election.h"
 
 #define MS 1000000ull
@@ -39,6 +40,7 @@ typedef struct collector {
     lp__watch watch;
     lp__disk disk;
     lp_source_facts facts; /* commit "" until git has answered */
+    lp_track track;        /* how the clocks go */
     char lock_name[LP_ELECTION_ROOM];
     int lock;                     /* owned; -1: the folder is gone, and nobody else can come */
     int signals, changes;         /* owned: signalfd, inotify (-1 none) */
@@ -59,9 +61,11 @@ typedef struct job { /* periodic */
 } job;
 
 static void look_tick(collector *c, uint64_t now);
+static void clock_tick(collector *c, uint64_t now);
 
 static job jobs[] = {
     {.interval_ns = TICK_NS, .tick = look_tick},
+    {.interval_ns = TICK_NS, .tick = clock_tick},
 };
 #define JOBS (sizeof jobs / sizeof *jobs)
 
@@ -221,6 +225,7 @@ static bool decide_to_stay(collector *c)
 
     if (c->lock >= 0) {
         unlinkat(w->folder, LP_SOURCE_FACTS, 0);
+        unlinkat(w->folder, LP_TRACK_FILE, 0);
         if (lp_election_is_ours(w->folder, c->lock_name, c->lock))
             unlinkat(w->folder, c->lock_name, 0);
         close(c->lock);
@@ -238,6 +243,7 @@ static bool decide_to_stay(collector *c)
         lp_election_sign(c->lock);
     if (c->facts.commit[0])
         lp_source_facts_write(w->folder, &c->facts);
+    lp_track_write(w->folder, &c->track);
     return true;
 }
 
@@ -274,6 +280,7 @@ static void post_batch(collector *c)
     if (!c->facts.commit[0])
         lp_source_facts_read(c->watch.folder, &c->facts);
     batch->facts = c->facts;
+    batch->track = c->track;
     batch->adopt = c->adopt;
     if (c->look || lp__now_ns() >= c->burial_ns + BURIAL_NS)
         lp__order_dead(&c->watch, batch, c->look);
@@ -304,6 +311,17 @@ static void look_tick(collector *c, uint64_t now)
     (void)now;
     c->superseded = !stay_elected(c);
     c->look = c->changed = true;
+}
+
+/* How the clocks went: into our snapshots, and through the file into those that the processes write themselves. */
+static void clock_tick(collector *c, uint64_t now)
+{
+    lp_moment moment;
+
+    (void)now;
+    lp_clock_moment(&moment);
+    if (lp_track_add(&c->track, &moment, lp_clock_ns(CLOCK_BOOTTIME)))
+        lp_track_write(c->watch.folder, &c->track);
 }
 
 /* One round. false: over. */
@@ -351,6 +369,9 @@ int lp__collector_run(const lp__collector_task *task)
         c.asking = lp__source_ask(task->source, c.watch.folder);
     if (!open_events(&c))
         return 2;
+    lp_clock_init(-1);
+    lp_track_read(c.watch.folder, &c.track); /* what one before us has seen */
+    clock_tick(&c, 0);
     c.adopt = c.changed = true; /* what earlier runs into this directory left; what is there */
     for (size_t i = 0; i < JOBS; i++)
         jobs[i].due_ns = lp__now_ns() + jobs[i].interval_ns;

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "store/source_facts.h"
+#include "store/track.h"
 
 #define LP__ORDERS                                                                                                     \
     256u /* in a batch: more than die between two writings, where a pool renews its workers after each task */
@@ -41,6 +42,7 @@ typedef struct lp__batch {
     bool adopt;            /* first of all: what earlier runs into this directory left */
     bool sync;             /* the living, too */
     lp_source_facts facts; /* commit "" until git has answered */
+    lp_track track;
     lp__order orders[LP__ORDERS];
 } lp__batch;
 

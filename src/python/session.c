@@ -18,6 +18,7 @@
 #include "store/segment_read.h"
 #include "store/snapshot.h"
 #include "store/source_facts.h"
+#include "store/track.h"
 
 #define COLLECTOR_WAIT_MS 200
 
@@ -87,18 +88,21 @@ static bool ensure_collector(lpy_session *session)
     return lp_collector_ensure(&request, &error) == LP_OK;
 }
 
-/* What git has told the collector, into what this process writes itself. */
-static void add_source_facts(const lpy_session *session, lp_worker *worker)
+/* What the collector knows beside the recorded: git's answer, how the clocks went. Into what this process writes itself. */
+static void add_collected(const lpy_session *session, lp_worker *worker)
 {
     lp_source_facts facts;
+    lp_track track;
 
-    if (!session->folder[0] || worker->id.source_dirty != LP_UNKNOWN_I64 || worker->id.source_commit.size == 0)
+    if (!session->folder[0])
         return;
     int folder = open(session->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
         return;
     if (lp_source_facts_read(folder, &facts) == LP_OK)
         lp_source_facts_apply(&facts, worker->arena, &worker->id);
+    if (lp_track_read(folder, &track) == LP_OK)
+        lp_track_apply(&track, lp__clock_kind, session->core->start.mono_ns, worker);
     close(folder);
 }
 
@@ -217,7 +221,7 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
         worker->generation = session->generation;
         worker->final = final;
         worker->unclean = false;
-        add_source_facts(session, worker);
+        add_collected(session, worker);
         status = lp_snapshot_write(session->run_dir, worker, sync, error);
         lp_worker_free(worker);
     }

@@ -559,6 +559,20 @@ static void put_as_written(lp_json *json, const lp_report *report)
 
 static void put_methods(lp_json *json, const lp_report *report)
 {
+    lp_json_key(json, "clock_steps");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < report->step_count; i++) {
+        const lp_clock_step *step = &report->steps[i].step;
+        lp_json_open_flat(json, '{');
+        key_str(json, "host", report->steps[i].host);
+        key_seconds(json, "at", step->real_ns);
+        key_double(json, "by_s", (double)step->by_ns / 1e9);
+        lp_json_key(json, "cause");
+        lp_json_text(json, step->slept ? "suspended" : "set");
+        key_u64(json, "workers", report->steps[i].workers);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
     lp_json_key(json, "asked_not_recorded");
     lp_json_open(json, '[');
     for (uint32_t i = 0; i < report->asked_count; i++) {

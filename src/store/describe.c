@@ -154,7 +154,6 @@ static void describe_launcher(lp_arena *arena, lp_identity *id)
         {"OMPI_COMM_WORLD_RANK", "openmpi"},
         {"MV2_COMM_WORLD_RANK", "mvapich2"},
         {"PMI_RANK", "mpich"},
-        {"DASK_PARENT", "dask"},
         {"RAY_JOB_ID", "ray"},
         {"RAY_RAYLET_PID", "ray"},
         {"SLURM_PROCID", "slurm"},
@@ -174,6 +173,9 @@ static void describe_launcher(lp_arena *arena, lp_identity *id)
     for (size_t i = 0; jobs[i] && id->job_id.size == 0; i++)
         id->job_id = lp__text(arena, text_of(jobs[i]));
     id->launcher = lp__empty;
+    int64_t dask = LP_UNKNOWN_I64; /* set by its nannies and its client, so that children know that they are some */
+    if (number_of("__DASK_PARENT_PID", &dask) && dask != getpid() && id->rank == LP_UNKNOWN_I64)
+        id->launcher = lp__text(arena, "dask");
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers && id->launcher.size == 0; i++)
         if (text_of(launchers[i].variable))
             id->launcher = lp__text(arena, launchers[i].name);

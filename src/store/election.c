@@ -14,6 +14,7 @@
 #include "store/describe.h"
 #include "store/files.h"
 #include "store/source_facts.h"
+#include "store/track.h"
 
 #define TRIES 16
 #define STARTING_S 10 /* a file that nobody has signed for so long belongs to a start that failed */
@@ -154,7 +155,8 @@ void lp_election_tidy(int dirfd, const char *path)
         for (struct dirent *entry; list && empty && (entry = readdir(list));) {
             const char *name = entry->d_name;
             bool lock = strncmp(name, PREFIX, sizeof PREFIX - 1) == 0;
-            bool facts = strncmp(name, LP_SOURCE_FACTS, sizeof LP_SOURCE_FACTS - 1) == 0;
+            bool facts = strncmp(name, LP_SOURCE_FACTS, sizeof LP_SOURCE_FACTS - 1) == 0 ||
+                         strncmp(name, LP_TRACK_FILE, sizeof LP_TRACK_FILE - 1) == 0;
             if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
                 continue;
             if (round == 0)

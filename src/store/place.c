@@ -226,7 +226,9 @@ static bool is_leftover(int fd)
 static lp_status adopt(adoption *a, int dirfd, const char *name, int fd, const char *shown, lp_error *error)
 {
     lp_worker *worker;
-    lp_status status = lp__segment_read(fd, shown, false, &worker, error);
+    lp_track track;
+    lp_status known = lp_track_read(dirfd, &track);
+    lp_status status = lp__segment_read(fd, shown, false, known == LP_OK ? &track : NULL, &worker, error);
 
     if (status != LP_OK)
         return status;
