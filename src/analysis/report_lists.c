@@ -455,7 +455,7 @@ static lp_status list_attempts(lp_report *report)
 lp_status lp__report_lists(lp_report *report)
 {
     lp_status (*const steps[])(lp_report *) = {list_open,    list_all_workers, list_all_phases, list_asked,
-                                               list_sources, list_attempts,    list_hosts,     list_steps};
+                                               list_sources, list_attempts,    list_hosts,      list_steps};
 
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         lp_status status = steps[i](report);

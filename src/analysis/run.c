@@ -7,8 +7,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "analysis/tree_math.h"
+#include "core/clock.h"
 #include "store/arena.h"
 
 #define COMPACT_FLOOR (2u << 20) /* bytes of a role's arena below which compacting is not worth it */
@@ -53,6 +55,7 @@ lp_run *lp_run_new(void)
         return NULL;
     run->arena = lp_arena_new();
     run->state = calloc(1, sizeof *run->state);
+    run->read_ns = lp_clock_ns(CLOCK_REALTIME);
     run->source_dirty = LP_UNKNOWN_I64;
     run->imbalance = 1.0;
     run->empty_reason = "";

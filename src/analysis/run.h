@@ -79,7 +79,7 @@ typedef struct lp_run_lost { /* a file that could not be read */
 typedef struct lp_run {
     lp_arena *arena;     /* owned; strings and summaries live in it */
     lp_str directory;    /* "" when built in memory */
-    uint64_t read_ns;    /* Unix time at which it was read, 0 when built in memory */
+    uint64_t read_ns;    /* Unix time at which its reading began */
     lp_str run_id;       /* of the attempt that is reported, "" without workers */
     uint64_t started_ns; /* earliest start of it, Unix time */
     uint64_t ended_ns;   /* latest moment at which one of its workers was seen */
@@ -108,10 +108,10 @@ typedef struct lp_run {
 } lp_run;
 
 typedef struct lp_run_options {
-    bool adopt;        /* let dead segments get their snapshot (report); compare must not */
-    bool segments;     /* read this host's segments besides the snapshots */
+    bool adopt;             /* let dead segments get their snapshot (report); compare must not */
+    bool segments;          /* read this host's segments besides the snapshots */
     lp_rundir_cache *cache; /* borrowed, NULL none: snapshots that were read before are not read again */
-    bool keep_workers; /* keep every whole worker, superseded ones too (merge_run) */
+    bool keep_workers;      /* keep every whole worker, superseded ones too (merge_run) */
 } lp_run_options;
 
 /* Reads a run directory. A missing directory and one without worker files are LP_OK with an empty_reason; files that

@@ -3,10 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "analysis/tree_math.h"
-#include "core/clock.h"
 #include "store/arena.h"
 #include "store/rundir.h"
 
@@ -175,7 +173,6 @@ lp_status lp_run_load(const char *directory, lp_run_options options, lp_run **ou
 
     if (!run)
         return lp_error_set(error, LP_E_MEMORY, 0, UINT64_MAX, "%s: out of memory", directory);
-    run->read_ns = lp_clock_ns(CLOCK_REALTIME);
     run->directory = lp_arena_str(run->arena, directory, strlen(directory));
     lp_status status = run->directory.data ? LP_OK : LP_E_MEMORY;
     if (status == LP_OK)

@@ -15,7 +15,7 @@ static const char *const signal_names[] = {
     [SIGIO] = "SIGIO",     [SIGPWR] = "SIGPWR",
 };
 
-#define SECOND 1000000000ull
+#define SECOND UINT64_C(1000000000)
 #define DAY (86400 * SECOND)
 
 char *lp_unit_age(lp_unit out, uint64_t now, uint64_t then)

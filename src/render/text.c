@@ -210,7 +210,7 @@ static void put_as_written(lp_text *text)
     lp_line *line = &text->line;
     uint32_t limit = text->options.all || report->as_written_count <= 9 ? report->as_written_count : 8;
 
-    for (uint32_t i = 0; i < limit && report->run->read_ns > 0; i++) {
+    for (uint32_t i = 0; i < limit; i++) {
         const lp_report_host *host = &report->as_written[i];
         lp_str name = host->name.size > 0 ? host->name : (lp_str){"?", 1};
         lp_unit newest, oldest;
@@ -218,7 +218,8 @@ static void put_as_written(lp_text *text)
         lp_unit_age(oldest, report->run->read_ns, host->oldest_ns);
         lp_line_put(line, "  ");
         lp_line_name(line, &name, 1, 24, LP_CUT_LEFT);
-        lp_line_format(line, "  %u as last written, %s", host->workers, newest);
+        lp_line_format(line, "  %u process%s as last written, %s", host->workers, host->workers == 1 ? "" : "es",
+                       newest);
         if (strcmp(newest, oldest) != 0)
             lp_line_format(line, " to %s", oldest);
         lp_line_put(line, " ago");

@@ -358,6 +358,7 @@ static void put_heading(frame *f)
     lp_line *line = &f->line;
     unsigned edge = label_width(f);
     const lp_top_choice *choice = &f->view->choice;
+    bool marked = false;
 
     lp_line_style(line, LP_TITLE);
     lp_line_put(line, "PHASE");
@@ -366,10 +367,11 @@ static void put_heading(frame *f)
             line, lp_line_glyph(line, choice->reverse ? "\xe2\x96\xb4" : "\xe2\x96\xbe", choice->reverse ? "^" : "v"));
     for (size_t i = 0; i < COLUMN_COUNT; i++) {
         char title[32];
-        bool by = columns[i].order == (int)choice->order;
+        bool by = !marked && columns[i].order == (int)choice->order;
         if (line->width < columns[i].from)
             continue;
         edge += columns[i].width;
+        marked |= by;
         lp_line_style(line, by ? LP_TITLE : LP_BOLD);
         snprintf(
             title, sizeof title, "%s%s", columns[i].title,
@@ -423,10 +425,11 @@ static void put_row(frame *f, const lp_top_role *role, const lp_top_row *row)
     lp_line *line = &f->line;
     unsigned edge = label_width(f);
     lp_unit unit;
-    lp_str parts[] = {phase->stride > 1 ? (lp_str){"~", 1} : (lp_str){"", 0}, phase->path};
+    const char *async = phase->flags & LP_PHASE_ASYNC ? lp_line_glyph(line, "\xe2\x80\xa0", "^") : "";
+    lp_str parts[] = {{"!", phase->untrusted}, {"~", phase->stride > 1}, {async, strlen(async)}, phase->path};
 
     lp_line_put(line, "  ");
-    lp_line_name(line, parts, 2, edge > 5 ? edge - 3 : 2, LP_CUT_LEFT);
+    lp_line_name(line, parts, 4, edge > 5 ? edge - 3 : 2, LP_CUT_LEFT);
     for (size_t i = 0; i < COLUMN_COUNT; i++) {
         if (line->width < columns[i].from)
             continue;
@@ -644,13 +647,13 @@ static void put_help(frame *f, unsigned room)
         {"share", "of the role's wall time, open phases included"},
         {"blk, strv", "waiting for something; ready, but no CPU was free"},
         {"self", "time in none of its children"},
-        {"~", "estimated from a sample"},
+        {"~ ! \xe2\x80\xa0", "estimated; mostly our own cost; submitted only (async_work=True)"},
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof *lines && f->lines < room; i++) {
         lp_line_style(&f->line, LP_BOLD);
         lp_line_put(&f->line, "  ");
-        lp_line_put(&f->line, lines[i][0]);
+        lp_line_put(&f->line, f->line.utf8 || lines[i][0][0] != '~' ? lines[i][0] : "~ ! ^");
         lp_line_style(&f->line, LP_PLAIN);
         lp_line_to(&f->line, 20);
         lp_line_put(&f->line, lines[i][1]);
