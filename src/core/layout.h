@@ -7,7 +7,7 @@
  * header | block | block | …
  * The first block starts at header_size. A block is {kind, size, owner} followed by its payload; a reader walks the
  * blocks by their sizes until it meets kind 0 or `used`, and skips kinds that it does not know: the timeline's ring
- * and the line engine's cells will come as new kinds. Kinds are published last (release).
+ * will come as a new kind, and core/line_layout.h has those of the line engine. Kinds are published last (release).
  *
  * Consistency. A node and each counter carry two sequence words, `begun` at the end of the struct and `done` at its
  * start. The writer adds 1 to `begun`, changes the fields, then adds 1 to `done`. A copy made with ascending
@@ -38,7 +38,13 @@ typedef enum lp_seg_kind {
     LP_BLOCK_IDENTITY = 1, /* payload: u64 length, then the Identity message of proto/lineprofiler.proto */
     LP_BLOCK_NAMES = 2,    /* payload: lp_seg_names */
     LP_BLOCK_THREAD = 3,   /* payload: lp_seg_thread */
-    LP_BLOCK_ARENA = 4     /* payload: nodes, cells, counters and entries of thread `owner`, reached from it */
+    LP_BLOCK_ARENA = 4,    /* payload: nodes, cells, counters and entries of thread `owner`, reached from it */
+    /* of the line engine, core/line_layout.h */
+    LP_BLOCK_LINE_CODE = 16,   /* payload: lp_seg_line_code */
+    LP_BLOCK_LINE_THREAD = 17, /* payload: lp_seg_line_thread */
+    LP_BLOCK_LINE_CELLS = 18,  /* payload: lp_seg_line_cells; owner: its thread's payload */
+    LP_BLOCK_LINE_STACK = 19,  /* payload: lp_line_frame[]; owner: its thread's payload */
+    LP_BLOCK_LINE_REGION = 20  /* payload: lp_seg_line_region */
 } lp_seg_kind;
 
 typedef struct lp_seg_block {

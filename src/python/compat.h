@@ -88,4 +88,36 @@ static inline int lpy_small_int(PyObject *object, int64_t *value)
     return 1;
 }
 
+/* ---- the line engine ---- */
+
+/* sys.monitoring (PEP 669). */
+#define LPY_MONITORING (PY_VERSION_HEX >= 0x030c0000)
+/* Objects/locations.md: lines with their ends. */
+#define LPY_LOCATION_TABLE (PY_VERSION_HEX >= 0x030b0000)
+
+/* The instructions as the compiler made them, caches zero; the table of their positions. New references. */
+#if PY_VERSION_HEX >= 0x030b0000
+#define lpy_code_bytes(code) PyCode_GetCode((PyCodeObject *)(code))
+#define lpy_code_name(code) (((PyCodeObject *)(code))->co_qualname)
+#else
+#define lpy_code_bytes(code) Py_NewRef(((PyCodeObject *)(code))->co_code)
+#define lpy_code_name(code) (((PyCodeObject *)(code))->co_name)
+#endif
+#define lpy_code_table(code) Py_NewRef(((PyCodeObject *)(code))->co_linetable)
+
+#if LPY_MONITORING
+/* The interpreter's frame that runs Python now (Include/internal/pycore_frame.h); an address to compare, and to look into for one
+ * word: the instruction of a line event. Checked at first use against the line that the event names. */
+#if PY_VERSION_HEX >= 0x030d0000
+#define lpy_frame_of(tstate) ((const void *)(tstate)->current_frame)
+#else
+#define lpy_frame_of(tstate) ((const void *)(tstate)->cframe->current_frame)
+#endif
+static inline const char *lpy_frame_instruction(const void *frame)
+{
+    return ((const char *const *)frame)[7]; /* prev_instr in 3.12, instr_ptr from 3.13 on */
+}
+#define lpy_code_start(code) ((const char *)((PyCodeObject *)(code))->co_code_adaptive)
+#endif
+
 #endif

@@ -58,7 +58,7 @@ typedef struct RecorderObject {
 } RecorderObject;
 
 typedef struct lpy_state { /* one extension module, one state: see module.c */
-    PyTypeObject *recorder_type, *phase_type, *descriptor_type, *nothing_type;
+    PyTypeObject *recorder_type, *phase_type, *descriptor_type, *nothing_type, *line_engine_type;
     RecorderObject *installed; /* owned, NULL none */
 } lpy_state;
 extern lpy_state lpy;
