@@ -118,6 +118,7 @@ static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder,
     fd = openat(dirfd, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         goto failed;
+    (void)fchmod(fd, 0600); /* a umask may have taken our own bits, and readers open it by name */
     what = "flock";
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
         goto failed;

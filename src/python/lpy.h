@@ -27,6 +27,7 @@ typedef struct lpy_session {
     lp_arena *arena;      /* of `id` */
     lp_identity id;       /* of this process; in a child described anew */
     uint64_t snapshot_ns; /* interval, 0 = none periodic */
+    uint64_t sample_ns;   /* interval, 0 = none */
     int io_fd;            /* of /proc/self/io, -1 none */
     uint64_t io_dev, io_ino;
     uint32_t io_generation;

@@ -164,6 +164,7 @@ static bool open_segment(void *user, lp_recorder *core)
     header->own_cost_ps = session->own_cost_ps;
     header->own_count_cost_ps = session->own_count_cost_ps;
     header->snapshot_ns = session->snapshot_ns;
+    header->sample_ns = session->sample_ns;
     header->time_ns = session->time_ns;
     publish_identity(session);
     if (lp_recorder_begin(core) != LP_OK) {
@@ -464,6 +465,18 @@ static int forced_by(const char *variable, const char *const *names, int count)
     return -1;
 }
 
+/* Seconds, None or no entry: 0. */
+static bool interval_of(PyObject *value, uint64_t *ns)
+{
+    if (!value)
+        return true;
+    double seconds = PyFloat_AsDouble(value);
+    if (seconds == -1.0 && PyErr_Occurred())
+        return false;
+    *ns = seconds > 0 && seconds < 1e9 ? (uint64_t)(seconds * 1e9) : 0;
+    return true;
+}
+
 lpy_session *lpy_session_open(PyObject *config)
 {
     static const char *const clocks[] = {"monotonic", "tsc"};
@@ -502,12 +515,9 @@ lpy_session *lpy_session_open(PyObject *config)
         PyErr_NoMemory();
         goto failed;
     }
-    if (interval) {
-        double seconds = PyFloat_AsDouble(interval);
-        if (seconds == -1.0 && PyErr_Occurred())
-            goto failed;
-        session->snapshot_ns = seconds > 0 && seconds < 1e9 ? (uint64_t)(seconds * 1e9) : 0;
-    }
+    if (!interval_of(interval, &session->snapshot_ns) ||
+        !interval_of(item(config, "sample_interval_s"), &session->sample_ns))
+        goto failed;
     session->strict_names = truth_of(config, "strict_names", false);
     session->private = truth_of(config, "private", false);
     session->cuda_sync = cuda ? PyObject_IsTrue(cuda) : -1;

@@ -91,6 +91,8 @@ int lp_election_take(int dirfd, const char *name)
             errno = EPERM;
             return -1;
         }
+        if ((st.st_mode & 0777) != 0600)
+            (void)fchmod(fd, 0600); /* made under a umask that took our own bits: others of ours could not open it */
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
             /* A collector that left meanwhile has removed the file: its lock would elect nobody. */
             if (!lp_election_is_ours(dirfd, name, fd)) {

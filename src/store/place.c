@@ -50,6 +50,8 @@ static int open_private(int base, const char *name, bool make)
     if (fd < 0) {
         if (errno == ELOOP || (errno == ENOTDIR && !made))
             errno = EPERM; /* a link or a file in our place */
+        else if (errno == EACCES)
+            errno = fstatat(base, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != geteuid() ? EPERM : EACCES;
         return -1;
     }
     if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
