@@ -26,6 +26,9 @@ BUILD_REQUIREMENTS = ROOT / "tools" / "requirements-build.txt"
 CHECK_REQUIREMENTS = ROOT / "tools" / "requirements-check.txt"
 TEST_REQUIREMENTS = ROOT / "tests" / "requirements.txt"
 CLIENT_REQUIREMENTS = ROOT / "tests" / "requirements-clients.txt"
+HEAVY_REQUIREMENTS = ROOT / "tests" / "requirements-clients-heavy.txt"
+# Commands that tests of real clients start, and the Debian packages that have them.
+CLIENT_COMMANDS = {"mpirun.openmpi": "openmpi-bin", "mpiexec.hydra": "mpich", "chromium": "chromium"}
 
 OLDEST = (3, 10)
 NEWEST = (3, 15)
@@ -185,6 +188,13 @@ def debian_install(*packages: str) -> bool:
     for command in (["apt-get", "update", "-q"], ["apt-get", "install", "-qy", "--no-install-recommends", *packages]):
         done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
     return done.returncode == 0
+
+
+def require_client_commands() -> None:
+    """Installs what is missing where we may; a test of a client that is not there says so."""
+    missing = [package for command, package in CLIENT_COMMANDS.items() if shutil.which(command) is None]
+    if missing:
+        debian_install(*missing)
 
 
 def with_headers(interpreter: Interpreter) -> Interpreter | None:

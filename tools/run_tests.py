@@ -181,9 +181,10 @@ def pytest_run(
 def prepare(interpreter: Interpreter, sanitize: list[str]) -> tuple[Path, str]:
     """Environment with tools, clients and this tree's wheel."""
     tag = f"{interpreter}-san" if sanitize else str(interpreter)
-    venv = envs.environment(
-        interpreter, tag, [envs.BUILD_REQUIREMENTS, envs.TEST_REQUIREMENTS], envs.CLIENT_REQUIREMENTS
-    )
+    requirements = [envs.BUILD_REQUIREMENTS, envs.TEST_REQUIREMENTS]
+    if interpreter.minor == envs.MAIN_VERSION and not interpreter.free_threaded and not sanitize:
+        requirements.append(envs.HEAVY_REQUIREMENTS)
+    venv = envs.environment(interpreter, tag, requirements, envs.CLIENT_REQUIREMENTS)
     envs.install_wheel(venv, envs.build_wheel(venv, tag, sanitize or None))
     return venv, tag
 
@@ -315,6 +316,7 @@ def main() -> int:
                 for compiler in compilers(args.all):
                     results.append(c_tests_with(compiler, tools))
         if args.with_python:
+            envs.require_client_commands()
             results += python_tests(chosen, main_one, args, sanitize, env)
     except SetupError as error:
         setup = Result("setup")

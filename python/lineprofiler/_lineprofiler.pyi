@@ -1,7 +1,7 @@
 """The extension: recorder, reading of runs, and the command, all in C. Private: use `lineprofiler.accounting`."""
 
 from collections.abc import Callable
-from types import ModuleType, TracebackType
+from types import CodeType, ModuleType, TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar, type_check_only
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -69,6 +69,79 @@ class Recorder:
     def _last_error(self) -> str: ...
     @property
     def _segment_path(self) -> str: ...
+
+_LineRow: TypeAlias = tuple[int, int, int, int, int, int, int, int]
+"""code, line, hits, visits, time_ns, self_ns, awaited_ns, thread"""
+_FunctionRow: TypeAlias = tuple[int, int, int, int, int, int]
+"""code, calls, time_ns, self_ns, awaited_ns, suspended"""
+
+class LineEngine:
+    """Counts and times the lines of code objects: exact, per thread and frame. See docs/lines.md for what is counted."""
+
+    def __init__(
+        self,
+        *,
+        select: Callable[[CodeType], bool] | None = None,
+        backend: Literal["monitoring", "settrace"] | None = None,
+    ) -> None:
+        """`select` None: only what is marked. Else it is asked once per code object, at its first call or on a stack.
+
+        An exception in it counts as False and is kept in `trouble`. Raises ValueError for a back end that this Python
+        has not.
+        """
+
+    def mark(self, code: CodeType, /) -> int:
+        """Measures this code object, without those nested in it; its index in `codes`, the same for the same object."""
+
+    def unmark(self, code: CodeType, /) -> None:
+        """Measures it no more; its figures stay."""
+
+    def start(self) -> None:
+        """Events flow in all threads until as many stop(). Where nothing can be measured, `trouble` says why."""
+
+    def stop(self) -> None:
+        """Takes back one start()."""
+
+    def codes(self) -> list[CodeType]:
+        """All code objects that were marked or selected, by index."""
+
+    def lines(self, code: int | None = None, /) -> list[_LineRow]:
+        """Figures until now, also of open frames; sorted by code, line, thread. Times in ns, own cost taken off.
+
+        Raises IndexError for a code that is not in `codes`.
+        """
+
+    def functions(self) -> list[_FunctionRow]:
+        """Figures of all code objects until now, sums over threads."""
+
+    def threads(self) -> list[tuple[int, str]]:
+        """Number and name, as it was at its first event. From the 257th on, threads add to those that have ended."""
+
+    def regions(self) -> dict[str, tuple[int, int, list[_LineRow]]]:
+        """Entries, ns and lines by name, what is nested in them included."""
+
+    def region_enter(self, name: str, /) -> None:
+        """Begins a region in this thread. Raises TypeError for a name that is no str."""
+
+    def region_leave(self) -> None:
+        """Ends the region that was entered last in this thread."""
+
+    def clear(self) -> None:
+        """All figures to zero; marks stay, and what is open begins now."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def active(self) -> bool: ...
+    @property
+    def backend(self) -> str: ...
+    @property
+    def own_cost(self) -> dict[str, float]:
+        """ns that an event of each class adds here, as taken off from all times, and ``…_error``. Empty before start()."""
+
+    @property
+    def trouble(self) -> list[str]:
+        """What could not be measured, in sentences."""
 
 def phase(
     name: str, io: bool | Literal["thread"] = False, sync: bool = False, sample: float = 1.0, async_work: bool = False

@@ -380,6 +380,58 @@ static lp_status list_sources(lp_report *report)
     return report->sources ? LP_OK : LP_E_MEMORY;
 }
 
+/* run->hosts are ordered by name, and hold every host of a worker. */
+static lp_status list_hosts(lp_report *report)
+{
+    const lp_run *run = report->run;
+
+    report->as_written = lp_arena_take(report->arena, (run->host_count + 1ul) * sizeof *report->as_written);
+    if (!report->as_written)
+        return LP_E_MEMORY;
+    for (uint32_t h = 0; report->last_seen > 0 && h < run->host_count; h++) {
+        lp_report_host *host = &report->as_written[report->as_written_count];
+        *host = (lp_report_host){.name = run->hosts[h].name, .oldest_ns = UINT64_MAX};
+        for (uint32_t i = 0; i < run->worker_count; i++) {
+            const lp_run_worker *worker = &run->workers[i];
+            if (worker->life != LP_LIFE_LAST_SEEN || !lp__str_equal(worker->host, host->name))
+                continue;
+            host->workers++;
+            host->oldest_ns = worker->written_ns < host->oldest_ns ? worker->written_ns : host->oldest_ns;
+            host->newest_ns = worker->written_ns > host->newest_ns ? worker->written_ns : host->newest_ns;
+        }
+        report->as_written_count += host->workers > 0;
+    }
+    return LP_OK;
+}
+
+/* All workers of a host have them from one collector: what is the same step is equal. */
+static lp_status list_steps(lp_report *report)
+{
+    const lp_run *run = report->run;
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < run->worker_count; i++)
+        most += run->workers[i].step_count;
+    report->steps = lp_arena_take(report->arena, (most + 1) * sizeof *report->steps);
+    if (!report->steps)
+        return LP_E_MEMORY;
+    for (uint32_t i = 0; i < run->worker_count; i++) {
+        const lp_run_worker *worker = &run->workers[i];
+        for (uint32_t k = 0; k < worker->step_count; k++) {
+            const lp_clock_step *step = &worker->steps[k];
+            uint32_t at = 0;
+            while (at < report->step_count &&
+                   !(report->steps[at].step.mono_ns == step->mono_ns && report->steps[at].step.by_ns == step->by_ns &&
+                     lp__str_equal(report->steps[at].host, worker->host)))
+                at++;
+            if (at == report->step_count)
+                report->steps[report->step_count++] = (lp_report_step){worker->host, *step, 0};
+            report->steps[at].workers++;
+        }
+    }
+    return LP_OK;
+}
+
 static lp_status list_attempts(lp_report *report)
 {
     const lp_run *run = report->run;
@@ -402,8 +454,8 @@ static lp_status list_attempts(lp_report *report)
 
 lp_status lp__report_lists(lp_report *report)
 {
-    lp_status (*const steps[])(lp_report *) = {list_open,  list_all_workers, list_all_phases,
-                                               list_asked, list_sources,     list_attempts};
+    lp_status (*const steps[])(lp_report *) = {list_open,    list_all_workers, list_all_phases, list_asked,
+                                               list_sources, list_attempts,    list_hosts,      list_steps};
 
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         lp_status status = steps[i](report);

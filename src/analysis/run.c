@@ -7,8 +7,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "analysis/tree_math.h"
+#include "core/clock.h"
 #include "store/arena.h"
 
 #define COMPACT_FLOOR (2u << 20) /* bytes of a role's arena below which compacting is not worth it */
@@ -53,6 +55,7 @@ lp_run *lp_run_new(void)
         return NULL;
     run->arena = lp_arena_new();
     run->state = calloc(1, sizeof *run->state);
+    run->read_ns = lp_clock_ns(CLOCK_REALTIME);
     run->source_dirty = LP_UNKNOWN_I64;
     run->imbalance = 1.0;
     run->empty_reason = "";
@@ -293,6 +296,14 @@ static lp_status summarize(lp_run *run, const lp_worker *worker, const lp_run_wo
     out->own_count_cost_ps = worker->own_count_cost_ps;
     out->threads = worker->threads;
     out->generation = worker->generation;
+    if (worker->track && worker->track->step_count) {
+        size_t size = worker->track->step_count * sizeof *out->steps;
+        out->steps = lp_arena_take(run->arena, size);
+        if (!out->steps)
+            return LP_E_MEMORY;
+        memcpy(out->steps, worker->track->steps, size);
+        out->step_count = worker->track->step_count;
+    }
     lp_status status = worker_wall(worker, out);
     return status == LP_OK ? copy_open(run, worker, out) : status;
 }
@@ -460,7 +471,7 @@ static lp_status take_metadata(lp_run *run, const lp_identity *id)
     return LP_OK;
 }
 
-static lp_status add(lp_run *run, lp_worker *worker)
+lp_status lp_run_fold(lp_run *run, const lp_worker *worker)
 {
     const lp_run_worker *last = run->worker_count > 0 ? &run->workers[run->worker_count - 1] : NULL;
     lp_run_worker summary;
@@ -495,7 +506,7 @@ static lp_status add(lp_run *run, lp_worker *worker)
 
 lp_status lp_run_add(lp_run *run, lp_worker *worker, bool keep)
 {
-    lp_status status = add(run, worker);
+    lp_status status = lp_run_fold(run, worker);
 
     if (keep && status == LP_OK)
         run->workers[run->worker_count - 1].worker = worker;

@@ -5,10 +5,12 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "cli/options.h"
 
-static const lp_cli_command *const commands[] = {&lp__cli_report, &lp__cli_compare, &lp__cli_dump};
+static const lp_cli_command *const commands[] = {&lp__cli_report, &lp__cli_top,   &lp__cli_compare,
+                                                 &lp__cli_dump,   &lp__cli_lines, &lp__cli_run};
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
 
 static void put_usage(const lp_cli_io *io, lp_sink *sink)
@@ -51,6 +53,8 @@ static int dispatch(int argc, const char *const *argv, const lp_cli_io *io)
         bool done = false;
         if (strcmp(argv[0], commands[i]->name) != 0)
             continue;
+        if (commands[i]->in_python)
+            return lp__cli_fail(io, "%s needs Python: use the command of the Python package lineprofiler", argv[0]);
         int result = lp__cli_parse(&call, argc - 1, argv + 1, &done);
         return done || result != LP_EXIT_OK ? result : commands[i]->run(&call);
     }
@@ -97,5 +101,7 @@ void lp_cli_io_detect(lp_cli_io *io, const lp_cli_env *env, int fd, bool is_tty)
     io->color = is_tty && !(env->no_color && env->no_color[0]) && !(env->term && strcmp(env->term, "dumb") == 0);
     if (columns == 0 && is_tty && fd >= 0 && ioctl(fd, TIOCGWINSZ, &size) == 0)
         columns = size.ws_col;
+    io->terminal_in = is_tty && fd >= 0 && isatty(STDIN_FILENO) ? STDIN_FILENO : -1;
+    io->terminal_out = is_tty && fd >= 0 ? fd : -1;
     io->width = columns > 0 && columns < 100000 ? (unsigned)columns : 0;
 }

@@ -8,6 +8,7 @@
 
 #include "cli/output.h"
 #include "core/layout.h"
+#include "store/samples.h"
 #include "store/segment_read.h"
 #include "store/snapshot.h"
 
@@ -37,8 +38,23 @@ static lp_status read_snapshot(int fd, size_t size, const char *path, lp_worker 
     return status;
 }
 
-/* The first bytes tell what it is. *kind is static. */
-static lp_status read_file(const char *path, lp_worker **worker, const char **kind, lp_error *error)
+typedef struct content { /* what the file turned out to be: one of both */
+    lp_worker *worker;   /* owned */
+    lp_samples *samples; /* owned */
+    int fd;              /* owned, of samples: they are read as they are printed */
+    const char *kind;    /* static */
+} content;
+
+static void forget(content *c)
+{
+    lp_worker_free(c->worker);
+    lp_samples_close(c->samples);
+    if (c->fd >= 0)
+        close(c->fd);
+}
+
+/* The first bytes tell what it is. */
+static lp_status read_file(const char *path, content *c, lp_error *error)
 {
     struct stat info;
     uint64_t magic = 0;
@@ -55,39 +71,53 @@ static lp_status read_file(const char *path, lp_worker **worker, const char **ki
     } else if ((uint64_t)info.st_size > FILE_MAX) {
         status = lp_error_set(error, LP_E_LIMIT, 0, UINT64_MAX, "%s: %s", path, lp_status_text(LP_E_LIMIT));
     } else {
-        bool segment = pread(fd, &magic, sizeof magic, 0) == (ssize_t)sizeof magic && magic == LP_SEG_MAGIC;
-        *kind = segment ? "segment" : "snapshot";
-        status = segment ? lp_segment_read_fd(fd, path, worker, error)
-                         : read_snapshot(fd, (size_t)info.st_size, path, worker, error);
+        ssize_t got = pread(fd, &magic, sizeof magic, 0);
+        if (got > 0 && lp_samples_is_start(&magic, (size_t)got)) {
+            status = lp_samples_open(fd, path, &c->samples, error);
+        } else {
+            bool segment = got == (ssize_t)sizeof magic && magic == LP_SEG_MAGIC;
+            c->kind = segment ? "segment" : "snapshot";
+            status = segment ? lp_segment_read_fd(fd, path, &c->worker, error)
+                             : read_snapshot(fd, (size_t)info.st_size, path, &c->worker, error);
+        }
     }
-    close(fd);
+    if (c->samples)
+        c->fd = fd;
+    else
+        close(fd);
     return status;
 }
 
 static int run(const lp_cli_call *call)
 {
-    lp_worker *worker = NULL;
-    const char *kind = "";
+    content c = {.fd = -1, .kind = ""};
     lp_error error = {.offset = UINT64_MAX};
     lp_cli_output output;
 
-    lp_status status = read_file(call->arguments[0], &worker, &kind, &error);
+    lp_status status = read_file(call->arguments[0], &c, &error);
     if (status != LP_OK)
         return lp__cli_fail(call->io, "%s", error.text[0] ? error.text : lp_status_text(status));
     int result = lp__cli_output_open(&output, call->values.output, call->io);
     if (result == LP_EXIT_OK) {
-        lp_render_dump(worker, kind, output.sink);
-        result = lp__cli_output_close(&output, LP_EXIT_OK);
+        if (c.samples)
+            status = lp_render_dump_samples(c.samples, output.sink, &error);
+        else
+            lp_render_dump(c.worker, c.kind, output.sink);
+        if (status != LP_OK && output.sink->status == LP_OK)
+            result = lp__cli_output_drop(&output, lp__cli_fail(call->io, "%s", error.text));
+        else
+            result = lp__cli_output_close(&output, LP_EXIT_OK);
     }
-    lp_worker_free(worker);
+    forget(&c);
     return result;
 }
 
 const lp_cli_command lp__cli_dump = {
     .name = "dump",
     .summary = "one of our files as plain text",
-    .details = "Prints a snapshot (w_*.snap) or a segment (below /dev/shm) as plain text, one\n"
-               "fact a line, complete and in a fixed order: made for diff and for tests.",
+    .details = "Prints a snapshot (w_*.snap), samples (*.samples) or a segment (below /dev/shm)\n"
+               "as plain text, one fact a line, complete and in a fixed order: made for diff\n"
+               "and for tests.",
     .arguments = {"FILE"},
     .options = options,
     .option_count = sizeof options / sizeof *options,

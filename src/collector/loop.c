@@ -25,7 +25,9 @@
 
 #include "collector/disk.h"
 #include "collector/orders.h"
+#include "collector/sampler.h"
 #include "collector/source.h"
+#include "core/clock.h"
 #include "store/election.h"
 
 #define MS 1000000ull
@@ -38,7 +40,9 @@
 typedef struct collector {
     lp__watch watch;
     lp__disk disk;
+    lp__sampler sampler;
     lp_source_facts facts; /* commit "" until git has answered */
+    lp_track track;        /* how the clocks go */
     char lock_name[LP_ELECTION_ROOM];
     int lock;                     /* owned; -1: the folder is gone, and nobody else can come */
     int signals, changes;         /* owned: signalfd, inotify (-1 none) */
@@ -59,9 +63,11 @@ typedef struct job { /* periodic */
 } job;
 
 static void look_tick(collector *c, uint64_t now);
+static void clock_tick(collector *c, uint64_t now);
 
 static job jobs[] = {
     {.interval_ns = TICK_NS, .tick = look_tick},
+    {.interval_ns = TICK_NS, .tick = clock_tick},
 };
 #define JOBS (sizeof jobs / sizeof *jobs)
 
@@ -120,7 +126,8 @@ static bool open_events(collector *c)
         close(c->changes);
         c->changes = -1;
     }
-    return listen_to(c, c->signals, &c->signals) && lp__disk_start(&c->disk) && listen_to(c, c->disk.done, &c->disk);
+    return lp__sampler_start(&c->sampler, &c->watch) && listen_to(c, c->signals, &c->signals) &&
+           lp__disk_start(&c->disk) && listen_to(c, c->disk.done, &c->disk);
 }
 
 static void hear_signals(collector *c)
@@ -165,7 +172,7 @@ static bool wait_for_events(collector *c, uint64_t until)
 /* Segments that keep us: of the living, and of the dead whose snapshot may still succeed. */
 static unsigned keeping(const collector *c)
 {
-    unsigned count = c->watch.pending;
+    unsigned count = c->watch.pending + lp__streams_pending(&c->sampler.streams);
 
     for (const lp__watched *w = c->watch.list; w; w = w->next)
         count += w->fd >= 0 && (w->busy || !(w->failures >= LP__HOPELESS && lp__watch_is_dead(w)));
@@ -188,6 +195,9 @@ static uint64_t next_event(const collector *c)
         least(&next, now + PENDING_NS);
     if (c->empty_ns)
         least(&next, c->empty_ns + LINGER_NS);
+    least(&next, lp__sampler_due(&c->sampler));
+    if (!c->in_flight)
+        least(&next, lp__streams_due(&c->sampler.streams));
     for (const lp__watched *w = c->watch.list; w; w = w->next) {
         if (w->fd < 0 || c->in_flight) /* then the disk wakes us */
             continue;
@@ -221,6 +231,7 @@ static bool decide_to_stay(collector *c)
 
     if (c->lock >= 0) {
         unlinkat(w->folder, LP_SOURCE_FACTS, 0);
+        unlinkat(w->folder, LP_TRACK_FILE, 0);
         if (lp_election_is_ours(w->folder, c->lock_name, c->lock))
             unlinkat(w->folder, c->lock_name, 0);
         close(c->lock);
@@ -238,6 +249,7 @@ static bool decide_to_stay(collector *c)
         lp_election_sign(c->lock);
     if (c->facts.commit[0])
         lp_source_facts_write(w->folder, &c->facts);
+    lp_track_write(w->folder, &c->track);
     return true;
 }
 
@@ -260,6 +272,7 @@ static void take_batch(collector *c)
     if (!batch)
         return;
     c->in_flight = false;
+    lp__streams_take(&c->sampler.streams, batch, lp__now_ns());
     if (lp__settle_orders(&c->watch, batch))
         c->burial_ns = lp__now_ns();
 }
@@ -274,6 +287,7 @@ static void post_batch(collector *c)
     if (!c->facts.commit[0])
         lp_source_facts_read(c->watch.folder, &c->facts);
     batch->facts = c->facts;
+    batch->track = c->track;
     batch->adopt = c->adopt;
     if (c->look || lp__now_ns() >= c->burial_ns + BURIAL_NS)
         lp__order_dead(&c->watch, batch, c->look);
@@ -282,7 +296,8 @@ static void post_batch(collector *c)
         c->write_all = false;
     }
     c->adopt = c->look = false;
-    if (!batch->count && !batch->adopt && !batch->sync)
+    lp__streams_give(&c->sampler.streams, batch, lp__now_ns());
+    if (!batch->count && !batch->append_count && !batch->adopt && !batch->sync)
         return;
     c->in_flight = true;
     lp__disk_post(&c->disk);
@@ -306,6 +321,17 @@ static void look_tick(collector *c, uint64_t now)
     c->look = c->changed = true;
 }
 
+/* How the clocks went: into our snapshots, and through the file into those that the processes write themselves. */
+static void clock_tick(collector *c, uint64_t now)
+{
+    lp_moment moment;
+
+    (void)now;
+    lp_clock_moment(&moment);
+    if (lp_track_add(&c->track, &moment, lp_clock_ns(CLOCK_BOOTTIME)))
+        lp_track_write(c->watch.folder, &c->track);
+}
+
 /* One round. false: over. */
 static bool go_round(collector *c)
 {
@@ -318,6 +344,9 @@ static bool go_round(collector *c)
         lp__watch_scan(&c->watch);
     c->changed = false;
     take_batch(c);
+    lp__sampler_run(&c->sampler, now, c->write_all);
+    if (c->watch.count == 0)
+        lp__sampler_rest(&c->sampler);
     post_batch(c);
     if (c->in_flight || keeping(c)) {
         c->empty_ns = 0;
@@ -351,6 +380,9 @@ int lp__collector_run(const lp__collector_task *task)
         c.asking = lp__source_ask(task->source, c.watch.folder);
     if (!open_events(&c))
         return 2;
+    lp_clock_init(-1);
+    lp_track_read(c.watch.folder, &c.track); /* what one before us has seen */
+    clock_tick(&c, 0);
     c.adopt = c.changed = true; /* what earlier runs into this directory left; what is there */
     for (size_t i = 0; i < JOBS; i++)
         jobs[i].due_ns = lp__now_ns() + jobs[i].interval_ns;

@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "store/files.h"
@@ -105,7 +107,7 @@ static bool hash_content(const lp__order *o, const lp_seg_header *header, uint64
     return true;
 }
 
-static lp__outcome write_living(lp__writer *writer, lp__order *o, const lp_source_facts *facts)
+static lp__outcome write_living(lp__writer *writer, lp__order *o, const lp__batch *batch)
 {
     lp_seg_header header;
     lp_worker *worker = NULL;
@@ -122,12 +124,12 @@ static lp__outcome write_living(lp__writer *writer, lp__order *o, const lp_sourc
     if (!read_header(o, &header) || header.closing || header.state != LP_SEG_RECORDING || header.used > LP__FILE_MAX ||
         !hash_content(o, &header, &hash) || (hash == o->content && !o->anyway))
         return LP__UNCHANGED;
-    if (lp__segment_read(o->fd, o->name, true, &worker, NULL) != LP_OK)
+    if (lp__segment_read(o->fd, o->name, true, &batch->track, &worker, NULL) != LP_OK)
         return LP__UNCHANGED;
     /* The number is in the segment before the file has its name, so that what the process writes later is greater. Both may take the
      * same at once: then the process's final file beats ours. */
     worker->generation = generation;
-    complete(o, facts, worker);
+    complete(o, &batch->facts, worker);
     bool ok = pwrite(o->fd, &generation, sizeof generation, offsetof(lp_seg_header, generation)) == sizeof generation &&
               lp_snapshot_write(run_directory(writer), worker, false, NULL) == LP_OK;
     if (ok) {
@@ -161,7 +163,7 @@ static bool is_settled(lp__writer *writer, lp__order *o, const lp_worker *head, 
     return has_snapshot(writer, &head->id, head->generation + 1);
 }
 
-static lp__outcome bury(lp__writer *writer, lp__order *o, const lp_source_facts *facts, bool sync)
+static lp__outcome bury(lp__writer *writer, lp__order *o, const lp__batch *batch, bool sync)
 {
     lp_worker *head = NULL, *worker = NULL;
     uint32_t state;
@@ -177,10 +179,10 @@ static lp__outcome bury(lp__writer *writer, lp__order *o, const lp_source_facts 
         result = LP__OVER;
         goto done;
     }
-    lp_status status = lp__segment_read(o->fd, o->name, false, &worker, NULL);
+    lp_status status = lp__segment_read(o->fd, o->name, false, &batch->track, &worker, NULL);
     if (status == LP_OK) {
         worker->generation++;
-        complete(o, facts, worker);
+        complete(o, &batch->facts, worker);
         status = lp_snapshot_write(run_directory(writer), worker, sync, NULL);
         if (status == LP_OK) {
             remove_living(writer, o, &worker->id);
@@ -208,7 +210,7 @@ static void write_dead(lp__writer *writer, lp__batch *batch)
         lp__order *o = &batch->orders[i];
         if (!o->dead)
             continue;
-        o->outcome = bury(writer, o, &batch->facts, dead <= FEW);
+        o->outcome = bury(writer, o, batch, dead <= FEW);
         written += o->outcome == LP__WRITTEN;
     }
     bool safe = written == 0 || dead <= FEW || syncfs(writer->run) == 0;
@@ -225,6 +227,37 @@ static void write_dead(lp__writer *writer, lp__batch *batch)
     }
 }
 
+/* ---- samples */
+
+static void append(lp__writer *writer, lp__append *a)
+{
+    if (a->fd < 0) {
+        run_directory(writer);
+        a->fd = lp_samples_create(writer->run, a->id, a->series, a->start);
+    }
+    a->ok = a->fd >= 0 && lp_samples_append(a->fd, a->bytes);
+    if (a->fd >= 0 && a->close && a->ok) {
+        close(a->fd);
+        a->fd = -1;
+    }
+}
+
+static void append_all(lp__writer *writer, lp__batch *batch)
+{
+    sigset_t set, before;
+
+    if (!batch->append_count)
+        return;
+    sigemptyset(&set); /* beyond RLIMIT_FSIZE: an error will do */
+    sigaddset(&set, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+    for (unsigned i = 0; i < batch->append_count; i++)
+        append(writer, &batch->appends[i]);
+    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 void lp__write_batch(lp__writer *writer, lp__batch *batch)
 {
     if (batch->adopt)
@@ -232,7 +265,8 @@ void lp__write_batch(lp__writer *writer, lp__batch *batch)
     write_dead(writer, batch);
     for (unsigned i = 0; i < batch->count; i++)
         if (!batch->orders[i].dead)
-            batch->orders[i].outcome = write_living(writer, &batch->orders[i], &batch->facts);
+            batch->orders[i].outcome = write_living(writer, &batch->orders[i], batch);
+    append_all(writer, batch);
     if (batch->sync)
         syncfs(writer->run);
 }

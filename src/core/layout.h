@@ -7,7 +7,7 @@
  * header | block | block | …
  * The first block starts at header_size. A block is {kind, size, owner} followed by its payload; a reader walks the
  * blocks by their sizes until it meets kind 0 or `used`, and skips kinds that it does not know: the timeline's ring
- * and the line engine's cells will come as new kinds. Kinds are published last (release).
+ * will come as a new kind, and core/line_layout.h has those of the line engine. Kinds are published last (release).
  *
  * Consistency. A node and each counter carry two sequence words, `begun` at the end of the struct and `done` at its
  * start. The writer adds 1 to `begun`, changes the fields, then adds 1 to `done`. A copy made with ascending
@@ -27,8 +27,8 @@
 #define LP_SEG_LAYOUT 2u
 #define LP_SEG_ORDER 0x01020304u
 #define LP_SEG_HEADER 4096u
-#define LP_SEG_START (64u << 10) /* bytes populated at creation */
-#define LP_SEG_STEP (64u << 10)  /* and taken at a time later */
+#define LP_SEG_START (16u << 10) /* bytes populated at creation: a first phase needs 15 KB, and each page costs 2 us */
+#define LP_SEG_STEP (64u << 10)  /* and taken at a time later; the first of them in parts of LP_SEG_START */
 
 typedef uint32_t lp_off;
 
@@ -38,7 +38,13 @@ typedef enum lp_seg_kind {
     LP_BLOCK_IDENTITY = 1, /* payload: u64 length, then the Identity message of proto/lineprofiler.proto */
     LP_BLOCK_NAMES = 2,    /* payload: lp_seg_names */
     LP_BLOCK_THREAD = 3,   /* payload: lp_seg_thread */
-    LP_BLOCK_ARENA = 4     /* payload: nodes, cells, counters and entries of thread `owner`, reached from it */
+    LP_BLOCK_ARENA = 4,    /* payload: nodes, cells, counters and entries of thread `owner`, reached from it */
+    /* of the line engine, core/line_layout.h */
+    LP_BLOCK_LINE_CODE = 16,   /* payload: lp_seg_line_code */
+    LP_BLOCK_LINE_THREAD = 17, /* payload: lp_seg_line_thread */
+    LP_BLOCK_LINE_CELLS = 18,  /* payload: lp_seg_line_cells; owner: its thread's payload */
+    LP_BLOCK_LINE_STACK = 19,  /* payload: lp_line_frame[]; owner: its thread's payload */
+    LP_BLOCK_LINE_REGION = 20  /* payload: lp_seg_line_region */
 } lp_seg_kind;
 
 typedef struct lp_seg_block {
@@ -103,9 +109,14 @@ typedef struct lp_seg_header {
     uint64_t closing;     /* 1: the final snapshot is being written; stored before its generation is taken */
     uint64_t time_ns;     /* inode of the writer's time namespace: pid_start and mono_ns are of its clocks; 0 unknown */
     /* Stored by the collector when the process has died; the rest of the header is the process's. */
-    lp_moment died;     /* when the collector learnt of it; zeros: not known */
-    uint64_t end;       /* how, see store/end.h; 0 nobody has looked */
-    char run_dir[1024]; /* its absolute path when recording began; "" unknown, or too long */
+    lp_moment died; /* when the collector learnt of it; zeros: not known */
+    uint64_t end;   /* how, see store/end.h; 0 nobody has looked */
+    /* Of the process again. */
+    uint64_t sample_ns; /* interval between samples that its collector takes, 0 = none */
+    /* What torch says of this process's GPU memory, bytes, at `torch_when` (ns of CLOCK_MONOTONIC; 0: never). Stored in this
+     * order, so that a reader who finds the same `torch_when` before and after has both. */
+    uint64_t torch_allocated, torch_reserved, torch_when;
+    char run_dir[1024]; /* absolute path of the run directory when recording began; "" unknown, or too long */
 } lp_seg_header;
 _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER, "the header has one page");
 

@@ -1,4 +1,5 @@
 /* lineprofiler._lineprofiler: the module itself and the functions around the installed recorder. */
+#include "python/line.h"
 #include "python/lpy.h"
 #include "python/run_api.h"
 
@@ -70,6 +71,8 @@ static int module_exec(PyObject *module)
         (lpy_context_init(module) < 0 || lpy_recorder_init(module) < 0 || lpy_phase_init(module) < 0))
         return -1;
     if (PyModule_AddObjectRef(module, "Recorder", (PyObject *)lpy.recorder_type) < 0)
+        return -1;
+    if (lpy_line_init(module) < 0)
         return -1;
     if (PyModule_AddFunctions(module, lp_py_run_methods) < 0)
         return -1;

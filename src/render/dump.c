@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "core/hist.h"
+#include "render/dump_internal.h"
 #include "render/json_write.h"
 #include "render/render.h"
 #include "render/units.h"
+#include "store/track.h"
 
-static void put_str(lp_sink *sink, const char *key, lp_str value)
+void lp__dump_str(lp_sink *sink, const char *key, lp_str value)
 {
     lp_json json = {.sink = sink, .after_key = true};
 
@@ -52,41 +54,51 @@ static void put_hardware(lp_sink *sink, const lp_hardware *hardware)
     put_i64(sink, "hardware.ram_total", hardware->ram_total);
     for (uint32_t i = 0; i < hardware->gpu_count; i++) {
         put_i64(sink, "hardware.gpu.index", hardware->gpus[i].index);
-        put_str(sink, "hardware.gpu.name", hardware->gpus[i].name);
+        lp__dump_str(sink, "hardware.gpu.name", hardware->gpus[i].name);
         put_i64(sink, "hardware.gpu.vram_total", hardware->gpus[i].vram_total);
     }
 }
 
-static void put_identity(lp_sink *sink, const lp_identity *id)
+void lp__dump_identity(lp_sink *sink, const lp_identity *id)
 {
-    put_str(sink, "host", id->host);
-    put_str(sink, "boot_id", id->boot_id);
-    put_str(sink, "uuid", id->uuid);
+    lp__dump_str(sink, "host", id->host);
+    lp__dump_str(sink, "boot_id", id->boot_id);
+    lp__dump_str(sink, "uuid", id->uuid);
     put_i64(sink, "pid", id->pid);
     put_i64(sink, "pid_start", id->pid_start);
     put_u64(sink, "started_ns", id->started_ns);
-    put_str(sink, "run_id", id->run_id);
-    put_str(sink, "role", id->role);
+    lp__dump_str(sink, "run_id", id->run_id);
+    lp__dump_str(sink, "role", id->role);
     put_u64(sink, "run_started_ns", id->run_started_ns);
     put_i64(sink, "rank", id->rank);
     put_i64(sink, "local_rank", id->local_rank);
     put_i64(sink, "world_size", id->world_size);
-    put_str(sink, "job_id", id->job_id);
-    put_str(sink, "launcher", id->launcher);
+    lp__dump_str(sink, "job_id", id->job_id);
+    lp__dump_str(sink, "launcher", id->launcher);
     put_u64(sink, "run_dir_dev", id->run_dir_dev);
     put_u64(sink, "run_dir_ino", id->run_dir_ino);
     put_u64(sink, "pid_ns", id->pid_ns);
     put_u64(sink, "mnt_ns", id->mnt_ns);
     for (uint32_t i = 0; i < id->argv_count; i++)
-        put_str(sink, "argv", id->argv[i]);
-    put_str(sink, "python", id->python);
-    put_str(sink, "platform", id->platform);
-    put_str(sink, "source.commit", id->source_commit);
+        lp__dump_str(sink, "argv", id->argv[i]);
+    lp__dump_str(sink, "python", id->python);
+    lp__dump_str(sink, "platform", id->platform);
+    lp__dump_str(sink, "source.commit", id->source_commit);
     put_i64(sink, "source.dirty_files", id->source_dirty);
-    put_str(sink, "source.diff", id->source_diff);
+    lp__dump_str(sink, "source.diff", id->source_diff);
     put_pairs(sink, "source", id->source_extra, id->source_extra_count);
     put_hardware(sink, &id->hardware);
     put_pairs(sink, "option", id->options, id->option_count);
+}
+
+static void put_track(lp_sink *sink, const lp_track *track)
+{
+    for (uint32_t i = 0; track && i < track->count; i++)
+        lp_sink_format(sink, "moment %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", track->at[i].ticks, track->at[i].mono_ns,
+                       track->at[i].real_ns);
+    for (uint32_t i = 0; track && i < track->step_count; i++)
+        lp_sink_format(sink, "clock_step %" PRIu64 " %" PRIu64 " %" PRId64 " %s\n", track->steps[i].mono_ns,
+                       track->steps[i].real_ns, track->steps[i].by_ns, track->steps[i].slept ? "slept" : "set");
 }
 
 static void put_state(lp_sink *sink, const lp_worker *worker)
@@ -97,10 +109,11 @@ static void put_state(lp_sink *sink, const lp_worker *worker)
     lp_sink_format(sink, "final %d\nunclean %d\nliving %d\n", worker->final, worker->unclean, worker->living);
     put_i64(sink, "exit_code", worker->end.code);
     lp_sink_format(sink, "core_dumped %d\nreplaced %d\n", worker->end.core_dumped, worker->end.replaced);
-    put_str(sink, "clock", worker->clock);
-    put_str(sink, "cpu_source", worker->cpu_source);
-    put_str(sink, "split_source", worker->split_source);
-    put_str(sink, "segment_place", worker->segment_place);
+    lp__dump_str(sink, "clock", worker->clock);
+    put_track(sink, worker->track);
+    lp__dump_str(sink, "cpu_source", worker->cpu_source);
+    lp__dump_str(sink, "split_source", worker->split_source);
+    lp__dump_str(sink, "segment_place", worker->segment_place);
     put_u64(sink, "own_cost_ps", worker->own_cost_ps);
     put_u64(sink, "own_count_cost_ps", worker->own_count_cost_ps);
     put_u64(sink, "threads", worker->threads);
@@ -112,8 +125,8 @@ static void put_state(lp_sink *sink, const lp_worker *worker)
     put_u64(sink, "health.callback_failures", worker->health.callback_failures);
     put_u64(sink, "health.foreign_exits", worker->health.foreign_exits);
     put_u64(sink, "health.clock_backwards", worker->health.clock_backwards);
-    put_str(sink, "health.first_folded", worker->health.first_folded);
-    put_str(sink, "health.last_error", worker->health.last_error);
+    lp__dump_str(sink, "health.first_folded", worker->health.first_folded);
+    lp__dump_str(sink, "health.last_error", worker->health.last_error);
 }
 
 /* Names from the top down, as a JSON array: a name may hold the separator. */
@@ -206,7 +219,7 @@ static void put_phase(lp_sink *sink, const lp_tree *tree, uint32_t index)
 lp_status lp_render_dump(const lp_worker *worker, const char *kind, lp_sink *sink)
 {
     lp_sink_format(sink, "kind %s\n", kind);
-    put_identity(sink, &worker->id);
+    lp__dump_identity(sink, &worker->id);
     put_state(sink, worker);
     for (uint32_t i = 0; i < worker->tree.count; i++)
         put_phase(sink, &worker->tree, i);
@@ -216,7 +229,7 @@ lp_status lp_render_dump(const lp_worker *worker, const char *kind, lp_sink *sin
         put_path(sink, &worker->tree, open->phase < worker->tree.count ? open->phase : 0);
         lp_sink_format(sink, "\n  since_ns %" PRIu64 "\n  open_ns %" PRIu64 "\n  tid %" PRIu64 "\n", open->since_ns,
                        open->open_ns, open->tid);
-        put_str(sink, "  thread", open->thread);
+        lp__dump_str(sink, "  thread", open->thread);
     }
     return sink->status;
 }

@@ -6,6 +6,7 @@
 #include "analysis/compare.h"
 #include "analysis/report.h"
 #include "render/sink.h"
+#include "store/samples.h"
 
 #define LP_TEXT_WIDTH 80u     /* the default */
 #define LP_TEXT_MIN_WIDTH 64u /* narrower terminals get lines of this width */
@@ -30,5 +31,7 @@ lp_status lp_render_comparison_json(const lp_comparison *comparison, const char 
 
 /* Everything that a worker holds, one fact a line, in a fixed order. `kind`: "snapshot" or "segment". */
 lp_status lp_render_dump(const lp_worker *worker, const char *kind, lp_sink *sink);
+/* A sample file from its beginning, in the memory of one batch. Also the reader's failures, which fill *error. */
+lp_status lp_render_dump_samples(lp_samples *samples, lp_sink *sink, lp_error *error);
 
 #endif

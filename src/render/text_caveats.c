@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "render/text_internal.h"
 
@@ -337,6 +338,30 @@ static void put_asked(lp_text *text)
     say(text, words);
 }
 
+static void put_steps(lp_text *text)
+{
+    const lp_report *report = text->report;
+
+    for (uint32_t i = 0; i < report->step_count; i++) {
+        const lp_clock_step *step = &report->steps[i].step;
+        char host[LP_INERT_BYTES(40)], at[32];
+        lp_unit by;
+        time_t seconds = (time_t)(step->real_ns / 1000000000u);
+        struct tm utc;
+        lp_inert(host, sizeof host, &report->steps[i].host, 1, 40, LP_CUT_RIGHT, text->line.utf8);
+        snprintf(at, sizeof at, "an unknown time");
+        if (gmtime_r(&seconds, &utc))
+            strftime(at, sizeof at, "%Y-%m-%d %H:%M:%S UTC", &utc);
+        lp_unit_ns(by, fabs((double)step->by_ns));
+        if (step->slept)
+            sayf(text, "%s was suspended for %s, until %s: elapsed time is without that", host, by, at);
+        else
+            sayf(text,
+                 "the clock of %s was set %s by %s, to %s: durations are not concerned, times of day before it are",
+                 host, step->by_ns < 0 ? "back" : "forward", by, at);
+    }
+}
+
 static void put_limits(lp_text *text)
 {
     const lp_report *report = text->report;
@@ -352,6 +377,7 @@ static void put_limits(lp_text *text)
              "CPU time was not measured in %u of %u worker(s) (measure_cpu=False): wait is n/a or covers the others "
              "only",
              report->no_cpu_count, run->worker_count);
+    put_steps(text);
     put_asked(text);
     put_phases(text, report->overlapping, report->overlapping_count,
                "children overlap in time (tasks): their shares are sums and self is what no child covers:");

@@ -14,6 +14,7 @@
 #include "store/describe.h"
 #include "store/files.h"
 #include "store/source_facts.h"
+#include "store/track.h"
 
 #define TRIES 16
 #define STARTING_S 10 /* a file that nobody has signed for so long belongs to a start that failed */
@@ -26,13 +27,19 @@ static uint64_t inode_of(const char *path)
     return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
+void lp_election_name_in(char out[LP_ELECTION_ROOM], uint64_t pid_ns, uint64_t mnt_ns, uint64_t time_ns,
+                         uint64_t run_dir_dev, uint64_t run_dir_ino)
+{
+    snprintf(out, LP_ELECTION_ROOM, PREFIX "%u-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".lock",
+             LP_SEG_LAYOUT, pid_ns, mnt_ns, time_ns, run_dir_dev, run_dir_ino);
+}
+
 void lp_election_name(char out[LP_ELECTION_ROOM], uint64_t run_dir_dev, uint64_t run_dir_ino)
 {
     int saved = errno;
 
-    snprintf(out, LP_ELECTION_ROOM, PREFIX "%u-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".lock",
-             LP_SEG_LAYOUT, inode_of("/proc/self/ns/pid"), inode_of("/proc/self/ns/mnt"),
-             inode_of("/proc/self/ns/time"), run_dir_dev, run_dir_ino);
+    lp_election_name_in(out, inode_of("/proc/self/ns/pid"), inode_of("/proc/self/ns/mnt"),
+                        inode_of("/proc/self/ns/time"), run_dir_dev, run_dir_ino);
     errno = saved;
 }
 
@@ -90,6 +97,8 @@ int lp_election_take(int dirfd, const char *name)
             errno = EPERM;
             return -1;
         }
+        if ((st.st_mode & 0777) != 0600)
+            (void)fchmod(fd, 0600); /* made under a umask that took our own bits: others of ours could not open it */
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
             /* A collector that left meanwhile has removed the file: its lock would elect nobody. */
             if (!lp_election_is_ours(dirfd, name, fd)) {
@@ -154,7 +163,8 @@ void lp_election_tidy(int dirfd, const char *path)
         for (struct dirent *entry; list && empty && (entry = readdir(list));) {
             const char *name = entry->d_name;
             bool lock = strncmp(name, PREFIX, sizeof PREFIX - 1) == 0;
-            bool facts = strncmp(name, LP_SOURCE_FACTS, sizeof LP_SOURCE_FACTS - 1) == 0;
+            bool facts = strncmp(name, LP_SOURCE_FACTS, sizeof LP_SOURCE_FACTS - 1) == 0 ||
+                         strncmp(name, LP_TRACK_FILE, sizeof LP_TRACK_FILE - 1) == 0;
             if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
                 continue;
             if (round == 0)

@@ -18,6 +18,10 @@
 #define LP__DEPTH_MAX 64u      /* the recorder folds at 32; a level of threads may come on top */
 #define LP__COUNTERS_MAX 4096u /* of one phase */
 #define LP__COUNTERS_TOTAL (1u << 20)
+#define LP__SAMPLE_NAMES_MAX (1u << 20)  /* bytes of new paths in one batch of samples */
+#define LP__SAMPLE_BATCH_MAX (4u << 20)  /* bytes of one */
+#define LP__SAMPLE_ROWS_MAX 4096u        /* rows of one */
+#define LP__SAMPLE_TOTAL_MAX (64u << 20) /* bytes of all paths of a file */
 #define LP__LIST_MAX (1u << 16) /* arguments, options, open phases, … */
 
 static const lp_str lp__empty = {"", 0};

@@ -174,6 +174,7 @@ typedef struct lp_worker {
     uint64_t own_cost_ps;       /* own cost of one phase, picoseconds, measured at start; 0 unknown */
     uint64_t own_count_cost_ps; /* of one count() */
     uint32_t threads;           /* threads that recorded */
+    struct lp_track *track;     /* how the host's clocks went, store/track.h; in the arena; NULL not known */
     lp_str path;                /* file it was read from, "" if from memory */
 } lp_worker;
 

@@ -7,12 +7,15 @@
 #include "core/layout.h"
 #include "store/model.h"
 #include "store/segment_image.h"
+#include "store/track.h"
 
 /* true: the process that made it holds its lock, or cannot be shown to be gone. The open file must not carry a lock of
  * the caller's: testing would drop it. */
 bool lp__segment_has_owner(int fd);
-/* As lp_segment_read_fd, with the caller's word on whether anybody still stores into it. */
-lp_status lp__segment_read(int fd, const char *name, bool living, lp_worker **worker, lp_error *error);
+/* As lp_segment_read_fd, with the caller's word on whether anybody still stores into it, and with how this host's clocks went (NULL:
+ * not known). */
+lp_status lp__segment_read(int fd, const char *name, bool living, const lp_track *track, lp_worker **worker,
+                           lp_error *error);
 /* The present on the segment's clock; false where this process cannot tell (another kind of clock). */
 bool lp__segment_now(const lp_seg_clock *clock, lp_moment *now);
 /* Header and identity alone: id, generation, written_ns. *state is an lp_seg_state; while CREATING the identity is

@@ -27,10 +27,11 @@ typedef struct reader {
     lp_worker *worker;
     lp_str *names; /* by id; in the worker's arena, bytes in the copy */
     uint32_t name_count;
-    uint64_t ns, ticks;  /* one tick is ns / ticks */
-    lp_moment base, end; /* the last known moment; the one at which all this was seen */
-    bool still;          /* the end is the latest trace that was found, not now */
-    pending *stack;      /* owned */
+    uint64_t ns, ticks;    /* one tick is ns / ticks */
+    lp_moment base, end;   /* the last known moment; the one at which all this was seen */
+    bool still;            /* the end is the latest trace that was found, not now */
+    const lp_track *track; /* NULL, or of the segment's own clock */
+    pending *stack;        /* owned */
     uint32_t stacked, stack_room;
     uint64_t budget; /* elements that a segment of this size can hold, less those seen */
     lp_cell cells[2][LP_HIST_CELLS];
@@ -73,7 +74,9 @@ static bool use_baseline(reader *r, const lp_moment *from, const lp_moment *to)
     return true;
 }
 
-static void choose_clock(reader *r, const lp_moment *now)
+/* `now`: the present, for the longest baseline; NULL where this process cannot tell it. `end`: what is read ends there; NULL: with
+ * its latest trace. */
+static void choose_clock(reader *r, const lp_moment *now, const lp_moment *end)
 {
     const lp_seg_clock *clock = &r->header->clock;
     bool last = clock->last_done == clock->last_begun && clock->last.ticks >= clock->start.ticks && clock->last.mono_ns;
@@ -81,16 +84,16 @@ static void choose_clock(reader *r, const lp_moment *now)
     r->base = last ? clock->last : clock->start;
     if (clock->kind == LP_CLOCK_MONOTONIC) {
         r->ns = r->ticks = 1;
-    } else if (!(now && use_baseline(r, &clock->start, now)) &&
+    } else if (!(now && use_baseline(r, &clock->start, now)) && !(end && use_baseline(r, &clock->start, end)) &&
                !(last && use_baseline(r, &clock->start, &clock->last))) {
         r->ns = clock->mult ? clock->mult : 1;
         r->ticks = clock->mult ? 1ull << 32 : 1;
     }
-    r->still = !now;
-    r->end = now ? *now : r->base;
-    if (now && now->ticks < r->base.ticks) /* our clock is another one: go by what the writer saw */
-        r->end.ticks = r->base.ticks + (now->mono_ns > r->base.mono_ns
-                                            ? (uint64_t)((u128)(now->mono_ns - r->base.mono_ns) * r->ticks / r->ns)
+    r->still = !end;
+    r->end = end ? *end : r->base;
+    if (end && end->ticks < r->base.ticks) /* our clock is another one: go by what the writer saw */
+        r->end.ticks = r->base.ticks + (end->mono_ns > r->base.mono_ns
+                                            ? (uint64_t)((u128)(end->mono_ns - r->base.mono_ns) * r->ticks / r->ns)
                                             : 0);
 }
 
@@ -457,6 +460,13 @@ static int by_start(const void *a, const void *b)
     return x->since_ns < y->since_ns ? -1 : x->since_ns > y->since_ns;
 }
 
+/* Time of day of a moment, by the track where there is one, else by `fallback`. */
+static uint64_t to_real(const reader *r, uint64_t ticks, uint64_t fallback)
+{
+    return r->track ? lp_track_real_ns(r->track, ticks, (uint64_t)(((u128)r->ns << 32) / r->ticks), fallback)
+                    : fallback;
+}
+
 static void finish_open(reader *r)
 {
     lp_worker *worker = r->worker;
@@ -467,7 +477,8 @@ static void finish_open(reader *r)
         lp_open *open = &worker->open[i];
         uint64_t start = open->since_ns;
         open->open_ns = r->end.ticks > start ? to_ns(r, r->end.ticks - start) : 0;
-        open->since_ns = worker->written_ns > open->open_ns ? worker->written_ns - open->open_ns : 0;
+        uint64_t since = worker->written_ns > open->open_ns ? worker->written_ns - open->open_ns : 0;
+        open->since_ns = to_real(r, start, since);
     }
 }
 
@@ -588,7 +599,8 @@ static void read_facts(reader *r)
                     .last_error = header_text(w->arena, h->health.last_error, sizeof h->health.last_error)};
 }
 
-static lp_status read_image(lp__image *image, const lp_moment *now, lp_worker **worker, lp_error *error)
+static lp_status read_image(lp__image *image, const lp_moment *now, const lp_moment *end, const lp_track *track,
+                            lp_worker **worker, lp_error *error)
 {
     reader *r = NULL;
     lp_worker *made = NULL;
@@ -611,7 +623,7 @@ static lp_status read_image(lp__image *image, const lp_moment *now, lp_worker **
         status = lp__fail(error, LP_E_BUSY, image->name, offsetof(lp_seg_header, state), "recording has not begun");
         goto done;
     }
-    choose_clock(r, now);
+    choose_clock(r, now, end);
     status = lp__segment_identity(image, r->header, made, error);
     if (status == LP_OK)
         status = read_names(r);
@@ -620,9 +632,12 @@ static lp_status read_image(lp__image *image, const lp_moment *now, lp_worker **
     if (status != LP_OK)
         goto done;
     const lp_moment *start = &r->header->clock.start;
+    if (track)
+        lp_track_apply(track, r->header->clock.kind, start->mono_ns, made);
+    r->track = made->track;
     made->written_ns = r->end.real_ns;
     if (r->still) /* real time of the last trace */
-        made->written_ns = r->base.real_ns + to_ns(r, r->end.ticks - r->base.ticks);
+        made->written_ns = to_real(r, r->end.ticks, r->base.real_ns + to_ns(r, r->end.ticks - r->base.ticks));
     made->elapsed_ns = r->end.ticks > start->ticks ? to_ns(r, r->end.ticks - start->ticks) : 0;
     made->final = r->header->state == LP_SEG_CLOSED;
     finish_open(r);
@@ -640,7 +655,8 @@ done:
     return status;
 }
 
-lp_status lp__segment_read(int fd, const char *name, bool living, lp_worker **worker, lp_error *error)
+lp_status lp__segment_read(int fd, const char *name, bool living, const lp_track *track, lp_worker **worker,
+                           lp_error *error)
 {
     lp__image image = {.fd = fd, .name = name, .moving = living};
     lp_seg_header header;
@@ -649,13 +665,11 @@ lp_status lp__segment_read(int fd, const char *name, bool living, lp_worker **wo
 
     if (status != LP_OK)
         return status;
-    bool known = living && header.state == LP_SEG_RECORDING && lp__segment_now(&header.clock, &now);
-    if (!living && header.state == LP_SEG_RECORDING &&
-        header.died.ticks) { /* it had not stored for a while: phases were open until then */
-        now = header.died;
-        known = true;
-    }
-    status = read_image(&image, known ? &now : NULL, worker, error);
+    bool living_now = living && header.state == LP_SEG_RECORDING, known = lp__segment_now(&header.clock, &now);
+    const lp_moment *end = living_now && known ? &now : NULL;
+    if (!living && header.state == LP_SEG_RECORDING && header.died.ticks)
+        end = &header.died; /* it had not stored for a while: phases were open until then */
+    status = read_image(&image, known ? &now : NULL, end, known ? track : NULL, worker, error);
     if (status == LP_OK) {
         lp_worker *w = *worker;
         w->path = lp__text(w->arena, name);
@@ -671,7 +685,7 @@ lp_status lp__segment_read(int fd, const char *name, bool living, lp_worker **wo
 
 lp_status lp_segment_read_fd(int fd, const char *name, lp_worker **worker, lp_error *error)
 {
-    return lp__segment_read(fd, name, lp__segment_has_owner(fd), worker, error);
+    return lp__segment_read(fd, name, lp__segment_has_owner(fd), NULL, worker, error);
 }
 
 lp_status lp_segment_read_memory(const void *base, size_t size, const lp_moment *now, lp_worker **worker,
@@ -679,7 +693,7 @@ lp_status lp_segment_read_memory(const void *base, size_t size, const lp_moment 
 {
     lp__image image = {.fd = -1, .memory = base, .memory_size = size, .name = "this process", .moving = now != NULL};
     int saved = errno;
-    lp_status status = read_image(&image, now, worker, error);
+    lp_status status = read_image(&image, now, now, NULL, worker, error);
 
     if (status == LP_OK)
         (*worker)->living = !(*worker)->final;

@@ -226,9 +226,17 @@ static bool get_recorder(lp__wire *wire, const lp__field *outer, lp_worker *work
 {
     lp_arena *arena = worker->arena;
     lp__wire in = lp__wire_in(wire, outer);
+    lp_track *track = NULL;
     lp__field f;
 
     while (lp__wire_next(&in, &f)) {
+        if ((f.number == 8 || f.number == 9) && !track) {
+            track = lp_arena_take(arena, sizeof *track);
+            if (!track)
+                return lp__wire_fail(wire, outer, "out of memory");
+            *track = (lp_track){0};
+            worker->track = track;
+        }
         switch (f.number) {
         case 1: lp__get_str(&in, &f, arena, &worker->clock); break;
         case 2: lp__get_str(&in, &f, arena, &worker->cpu_source); break;
@@ -237,6 +245,8 @@ static bool get_recorder(lp__wire *wire, const lp__field *outer, lp_worker *work
         case 5: lp__get_uint(&in, &f, &worker->own_cost_ps); break;
         case 6: lp__get_uint(&in, &f, &worker->own_count_cost_ps); break;
         case 7: lp__get_u32(&in, &f, &worker->threads); break;
+        case 8: lp__get_moment(&in, &f, track); break;
+        case 9: lp__get_step(&in, &f, track); break;
         default: break;
         }
     }

@@ -84,6 +84,8 @@ static void put_recorder(lp_buffer *out, uint32_t field, const lp_worker *worker
     lp__put_uint(out, 5, worker->own_cost_ps);
     lp__put_uint(out, 6, worker->own_count_cost_ps);
     lp__put_uint(out, 7, worker->threads);
+    if (worker->track)
+        lp__put_track(out, 8, 9, worker->track);
     lp__put_close(out, message);
 }
 

@@ -8,6 +8,7 @@
 
 #include "store/internal.h"
 #include "store/snapshot.h"
+#include "store/track.h"
 
 enum { LP__VARINT = 0, LP__FIXED64 = 1, LP__BYTES = 2, LP__FIXED32 = 5 };
 
@@ -65,5 +66,10 @@ uint32_t lp__crc32c(uint32_t crc, const void *data, size_t size);
 /* Identity message, without the tag and length of a field around it. */
 void lp__put_identity(lp_buffer *out, const lp_identity *id);
 bool lp__get_identity(lp__wire *wire, lp_arena *arena, lp_identity *id);
+
+/* Moments and steps of a track, as repeated fields of these numbers. What a track has no room for, or is out of order, is left out. */
+void lp__put_track(lp_buffer *out, uint32_t moments, uint32_t steps, const lp_track *track);
+bool lp__get_moment(lp__wire *wire, const lp__field *field, lp_track *track);
+bool lp__get_step(lp__wire *wire, const lp__field *field, lp_track *track);
 
 #endif

@@ -42,7 +42,7 @@ static const char *const variables[] = {"SLURM_PROCID",
                                         "MV2_COMM_WORLD_SIZE",
                                         "RAY_JOB_ID",
                                         "RAY_RAYLET_PID",
-                                        "DASK_PARENT",
+                                        "__DASK_PARENT_PID",
                                         "TORCHELASTIC_RUN_ID"};
 
 /* Sets pairs of name and value, NULL ends, and describes. */
@@ -148,6 +148,9 @@ static void launchers_are_recognised(void)
         {{"PMI_RANK", "1", "PMI_SIZE", "2"}, 1, LP_UNKNOWN_I64, 2, "", "mpich"},
         {{"MV2_COMM_WORLD_RANK", "6"}, 6, LP_UNKNOWN_I64, LP_UNKNOWN_I64, "", "mvapich2"},
         {{"LSB_JOBID", "12"}, LP_UNKNOWN_I64, LP_UNKNOWN_I64, LP_UNKNOWN_I64, "12", "lsf"},
+        /* Dask's workers have it from a nanny; in the process that set it, it is no launcher (test_clients.py has real ones) */
+        {{"__DASK_PARENT_PID", "1"}, LP_UNKNOWN_I64, LP_UNKNOWN_I64, LP_UNKNOWN_I64, "", "dask"},
+        {{"__DASK_PARENT_PID", "x"}, LP_UNKNOWN_I64, LP_UNKNOWN_I64, LP_UNKNOWN_I64, "", ""},
         /* nonsense is ignored, the next name is asked */
         {{"SLURM_PROCID", "x1", "RANK", "2"}, 2, LP_UNKNOWN_I64, LP_UNKNOWN_I64, "", "slurm"},
         {{"RANK", "-1"}, LP_UNKNOWN_I64, LP_UNKNOWN_I64, LP_UNKNOWN_I64, "", ""},

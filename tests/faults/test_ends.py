@@ -197,7 +197,7 @@ def test_our_library_is_closed(stage: Stage) -> None:
 
 
 def test_everything_is_closed_by_the_program(stage: Stage) -> None:
-    """A daemon's closerange(3, 9999), again and again, also in children: nothing is lost, nothing foreign is touched."""
+    """A daemon's closerange(3, 9999), again and again, also in children: nothing is lost."""
     stage.python(
         """
         import os, time

@@ -12,7 +12,7 @@ import pytest
 from injection import OTHERS, PROGRAM, Outcome, compiled, experiments
 from lpstage import Stage
 
-# Records (with fifteen letters more than the segment has at first, so that it grows), forks, writes a snapshot in between.
+# Records (with fifteen letters more than the segment has at first, so that it grows), forks, writes a snapshot.
 BODY = """
 words = [a + b for a in {letters!r} for b in {letters!r}]
 {settings}
@@ -104,7 +104,8 @@ def judge(outcomes: list[Outcome], code: int) -> None:
         if problems:
             wrong.append(f"{each.what}: {'; '.join(problems)}")
     assert not wrong, f"{len(wrong)} of {len(outcomes)}:\n" + "\n".join(wrong[:40])
-    assert any(each.failed for each in outcomes) and any(not each.failed for each in outcomes)
+    assert any(each.failed for each in outcomes)
+    assert any(not each.failed for each in outcomes)
 
 
 @pytest.mark.parametrize("body", BODIES)

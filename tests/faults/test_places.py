@@ -65,8 +65,8 @@ PLACES = {
 
 @pytest.mark.parametrize("what", PLACES)
 def test_shared_memory_refuses(stage: Stage, what: str) -> None:
-    """Private memory: the figures are those of the last snapshot. The first one is written at once, so that a worker that is
-    killed is in the report, marked as one that nobody could read."""
+    """Private memory: the figures are those of the last snapshot. The first one is written at once, so that a worker
+    that is killed is in the report, marked as one that nobody could read."""
     stage.script(FAMILY, "family.py")
     done = private_mounts(
         stage,
@@ -211,8 +211,8 @@ def test_segment_is_cut_while_it_is_read(stage: Stage) -> None:
 
 
 def test_run_directory_of_64_kb(stage: Stage) -> None:
-    """Forty workers are killed, and there is room for a few snapshots: the others stay in shared memory, where the report
-    finds them, until there is room."""
+    """Forty workers are killed, and there is room for a few snapshots: the others stay in shared memory, where the
+    report finds them, until there is room."""
     stage.script(
         """
         import os
@@ -303,8 +303,8 @@ def loop_mount_works(folder: Path) -> bool:
 
 
 def test_run_directory_on_a_frozen_disk(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """As a hung NFS server: whoever writes there waits. The program does not: it records, forks, is killed; the collector
-    waits, and writes when the disk is back."""
+    """As a hung NFS server: whoever writes there waits. The program does not: it records, forks, is killed; the
+    collector waits, and writes when the disk is back."""
     if os.geteuid() != 0 or not loop_mount_works(tmp_path_factory.mktemp("loop")):
         pytest.skip("a disk can be frozen only by root, with loop devices, mkfs.ext4 and fsfreeze")
     stage.script(

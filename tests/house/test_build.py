@@ -56,6 +56,7 @@ def test_build_requirements_agree() -> None:
         "tools/requirements-check.txt",
         "tests/requirements.txt",
         "tests/requirements-clients.txt",
+        "tests/requirements-clients-heavy.txt",
     ],
 )
 def test_every_requirement_is_pinned_and_explained(name: str) -> None:

@@ -116,6 +116,57 @@ def test_run_id_is_new_by_default(tmp_path: Path) -> None:
         assert profiler.run_id != first
 
 
+OPENMPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_MCA_orte_precondition_transports": "dd0da22056b50f2a-d9ff8eed9154b50b"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "job", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "29500"}
+SLURM = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALNRANKS": "2"}
+
+
+@pytest.mark.parametrize(
+    ("launched", "changes", "same"),
+    [
+        (OPENMPI, {"OMPI_COMM_WORLD_RANK": "3"}, True),
+        (OPENMPI, {"OMPI_MCA_orte_precondition_transports": "another"}, False),
+        ({**OPENMPI, "SLURM_JOB_ID": "7"}, {"SLURM_STEP_ID": "1"}, True),  # mpirun's own daemons are steps
+        (TORCHRUN, {"RANK": "2", "LOCAL_RANK": "0"}, True),
+        (TORCHRUN, {"MASTER_PORT": "4711"}, False),
+        (TORCHRUN, {"TORCHELASTIC_RESTART_COUNT": "1"}, False),
+        (SLURM, {"SLURM_PROCID": "1", "PMI_RANK": "1"}, True),
+        (SLURM, {"SLURM_STEP_ID": "1"}, False),
+        ({**SLURM, "SLURM_STEP_NUM_TASKS": "", "SLURM_NTASKS": "2"}, {"SLURM_RESTART_COUNT": "1"}, False),
+        ({**SLURM, **HYDRA}, {"PMI_RANK": "0"}, True),
+    ],
+)
+def test_run_id_of_a_launch(launched: dict[str, str], changes: dict[str, str], same: bool) -> None:
+    """Ranks of one launch have one id, those of two launches never."""
+    from lineprofiler.accounting._attempt import launched_run_id
+
+    first, second = launched_run_id(launched), launched_run_id({**launched, **changes})
+    assert first is not None
+    assert second is not None
+    assert re.fullmatch(r"[a-z]+-[0-9a-f]{16}", first)
+    assert (first == second) is same
+
+
+@pytest.mark.parametrize(
+    "launched",
+    [
+        {},
+        {**OPENMPI, "OMPI_COMM_WORLD_SIZE": "1"},
+        {"OMPI_COMM_WORLD_SIZE": "4"},
+        {**TORCHRUN, "TORCHELASTIC_RUN_ID": "none"},  # on several hosts nothing is new with each launch
+        {**TORCHRUN, "WORLD_SIZE": "x"},
+        {**SLURM, "SLURM_STEP_NUM_TASKS": "1"},
+        {**SLURM, "SLURM_STEP_ID": ""},
+        HYDRA,  # of several hosts
+    ],
+)
+def test_no_run_id_where_nothing_tells_a_launch(launched: dict[str, str]) -> None:
+    from lineprofiler.accounting._attempt import launched_run_id
+
+    assert launched_run_id(launched) is None
+
+
 def test_exported_while_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINEPROFILER_RUN_ID", "mine")
     profiler = Profiler(tmp_path, "actor", **QUIET)

@@ -26,6 +26,8 @@ MAX_ROLE = 300
 """Characters of a role."""
 MAX_RUN_ID = 64
 _RUN_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+# A launcher has started several processes of one program; see _attempt.py.
+_LAUNCHED = ("TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_ID")
 _FALSE = ("", "0", "false", "no", "off")
 _TRUE = ("1", "true", "yes", "on")
 _BACKENDS = ("none", "torch", "viztracer")
@@ -216,6 +218,10 @@ def _run_id(run_id: object, warnings: list[str]) -> str:
         warnings.append(
             f"{ENV_RUN_ID} is not 1 to 64 of A-Z a-z 0-9 . _ - ({from_env!r:.100}): this process takes a new one"
         )
+    if any(name in os.environ for name in _LAUNCHED):
+        from lineprofiler.accounting._attempt import launched_run_id
+
+        return launched_run_id(os.environ) or new_run_id()
     return new_run_id()
 
 

@@ -1,0 +1,101 @@
+"""One run id for the ranks that one launcher has started, from what it told each of them.
+
+Ranks of a job have no common ancestor that is recorded, so none could inherit a run id: each would be an attempt of
+its own, and a report would show one rank. Only facts that are new with each launch make an id; where a launcher tells
+none, its process does, if all ranks are on this host. Else there is no id, and LINEPROFILER_RUN_ID must be set.
+A launch of one rank needs none: that is also an interactive shell, in which a second run is another attempt.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ANCESTORS = 32
+
+
+def launched_run_id(environ: Mapping[str, str]) -> str | None:
+    """The id for this process's launch, as ``openmpi-1f0c…``; None outside of one. Never raises."""
+    for launcher, facts in (
+        ("torchrun", _torchrun),
+        ("openmpi", _openmpi),
+        ("mpich", _mpich),
+        ("slurm", _slurm),
+    ):
+        found = facts(environ)
+        if found:
+            import hashlib
+
+            text = "\0".join(found).encode("utf-8", "surrogateescape")
+            return f"{launcher}-{hashlib.blake2s(text, digest_size=8).hexdigest()}"
+    return None
+
+
+def _several(environ: Mapping[str, str], *names: str) -> bool:
+    """The first of these variables that is set is a number above one."""
+    text = next((environ[name] for name in names if environ.get(name)), "")
+    return text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 1
+
+
+def _torchrun(environ: Mapping[str, str]) -> list[str]:
+    name = environ.get("TORCHELASTIC_RUN_ID")
+    if not name or not _several(environ, "WORLD_SIZE"):
+        return []
+    # A restart of the workers is another attempt. The port is a free one, unless the user has named it.
+    parts = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID")
+    facts = [name, *(environ.get(part, "") for part in parts)]
+    if environ.get("LOCAL_WORLD_SIZE") == environ["WORLD_SIZE"]:
+        return facts + _launcher("TORCHELASTIC_RUN_ID")
+    return facts if name != "none" else []
+
+
+def _openmpi(environ: Mapping[str, str]) -> list[str]:
+    if not _several(environ, "OMPI_COMM_WORLD_SIZE"):
+        return []
+    # 128 random bits of this mpirun; from Open MPI 5 on the name of the job, of host, pid and number.
+    found = environ.get("OMPI_MCA_orte_precondition_transports") or environ.get("PMIX_NAMESPACE")
+    return [found, environ.get("OMPI_MCA_ess_base_jobid", "")] if found else []
+
+
+def _mpich(environ: Mapping[str, str]) -> list[str]:
+    if not environ.get("PMI_RANK") or not _several(environ, "PMI_SIZE"):
+        return []
+    step = _step(environ)
+    if not step and environ.get("MPI_LOCALNRANKS") == environ["PMI_SIZE"]:
+        return _launcher("PMI_RANK")
+    return step
+
+
+def _slurm(environ: Mapping[str, str]) -> list[str]:
+    return _step(environ) if _several(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") else []
+
+
+def _step(environ: Mapping[str, str]) -> list[str]:
+    """Without a step it is the batch script, in which one program may run after another."""
+    job, step = environ.get("SLURM_JOB_ID"), environ.get("SLURM_STEP_ID")
+    if not job or not step:
+        return []
+    return [job, step, environ.get("SLURM_RESTART_COUNT", ""), environ.get("SLURM_CLUSTER_NAME", "")]
+
+
+def _launcher(variable: str) -> list[str]:
+    """[boot id, pid, start time] of the nearest ancestor without `variable`: a shell between has it, too."""
+    marked = f"\0{variable}=".encode()
+    pid = os.getppid()
+    try:
+        for _ in range(_ANCESTORS):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                environ = b"\0" + file.read()
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()  # from field 3 on
+            if marked not in environ:
+                with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+                    boot = file.read().strip()
+                return [boot.decode(), str(pid), fields[19].decode()]
+            pid = int(fields[1])
+    except (OSError, ValueError, IndexError):
+        pass  # of another user, or it has just ended
+    return []

@@ -1,0 +1,102 @@
+"""The engine in C as the line profiler sees it, and its figures as a `Profile`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from lineprofiler import _lineprofiler
+from lineprofiler.lines.model import FunctionKey, Line, Profile, add_lines
+from lineprofiler.lines.project import qualified_name
+from lineprofiler.lines.source import SourceBook, definitions
+
+if TYPE_CHECKING:
+    from lineprofiler._lineprofiler import LineEngine
+
+BACKENDS = ("monitoring", "settrace")
+
+
+def new_engine(select: Callable[[CodeType], bool] | None, backend: str | None) -> LineEngine:
+    """Raises ValueError for a back end that this Python has not."""
+    return _lineprofiler.LineEngine(select=select, backend=cast("Literal['monitoring', 'settrace'] | None", backend))
+
+
+def start(engine: LineEngine) -> None:
+    """Starts it. Where nothing can be measured the program runs all the same, and one warning says why."""
+    before = len(engine.trouble)
+    engine.start()
+    for text in engine.trouble[before:]:
+        warnings.warn(text, RuntimeWarning, stacklevel=5)
+
+
+def name_of(code: CodeType, names: dict[int, str], book: SourceBook) -> str:
+    """The qualified name. Code of Python 3.10 does not know it: from the function that was marked, or the source."""
+    name = qualified_name(code)
+    if hasattr(code, "co_qualname") or name == "<module>":
+        return name
+    known = names.get(id(code))
+    if known is None:
+        found = definitions(book.get(code.co_filename)).get(code.co_firstlineno)
+        known = found[0] if found is not None and found[0].split(".")[-1] == name else name
+    return known
+
+
+def executable_lines(code: CodeType) -> frozenset[int]:
+    """Lines of a code object that have instructions of their own, without its first line's prologue."""
+    found = {line for _, _, line in code.co_lines() if line is not None and line > 0}
+    if code.co_name != "<lambda>" and len(found) > 1:
+        found.discard(code.co_firstlineno)
+    return frozenset(found)
+
+
+def figures(engine: LineEngine, names: dict[int, str], book: SourceBook, *, rows: list[Any] | None = None) -> Profile:
+    """What the engine has so far. `rows`: lines of a region instead of all lines."""
+    codes = engine.codes()
+    keys = _keys(codes, names, book)
+    threads = {number: f"{name} ({number})" for number, name in engine.threads()}
+    profile = Profile(own_cost=dict(engine.own_cost), notes=list(engine.trouble))
+    needed = range(len(codes)) if rows is None else sorted({row[0] for row in rows})
+    for index in needed:
+        function = profile.function(keys[index])
+        function.executable |= executable_lines(codes[index])
+        if keys[index].filename not in profile.sources:
+            profile.sources[keys[index].filename] = book.get(codes[index].co_filename)
+    for row in engine.lines() if rows is None else rows:
+        function = profile.function(keys[row[0]])
+        line = {row[1]: Line(row[2], row[3], row[4], row[5], row[6])}
+        add_lines(function.lines, line)
+        add_lines(function.threads.setdefault(threads.get(row[7], str(row[7])), {}), line)
+    if rows is None:
+        for index, calls, time_ns, self_ns, awaited_ns, suspended in engine.functions():
+            function = profile.function(keys[index])
+            function.calls += calls
+            function.time_ns += time_ns
+            function.self_ns += self_ns
+            function.awaited_ns += awaited_ns
+            function.suspended += suspended
+    return profile
+
+
+def _keys(codes: list[CodeType], names: dict[int, str], book: SourceBook) -> list[FunctionKey]:
+    """A key for each code object. Equal code of one place, as when a text is run twice, is one function; other code of
+    the same name there, as two lambdas on a line, gets a number behind its name."""
+    known: dict[FunctionKey, list[CodeType]] = {}
+    keys = []
+    for code in codes:
+        key = FunctionKey(book.path_of(code.co_filename), name_of(code, names, book), code.co_firstlineno)
+        others = known.setdefault(key, [])
+        place = next((n for n, other in enumerate(others) if other == code), len(others))
+        if place == len(others):
+            others.append(code)
+        keys.append(key if place == 0 else key._replace(function_name=f"{key.function_name}#{place + 1}"))
+    return keys
+
+
+def codes_within(code: CodeType) -> Iterator[CodeType]:
+    """The code objects of functions, comprehensions and classes inside this one."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from codes_within(constant)

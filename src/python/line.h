@@ -1,0 +1,90 @@
+/* The line engine's Python side, shared between its files.
+ *
+ * line_engine.c   the type LineEngine: what is marked, starting and stopping, regions
+ * line_rows.c     figures as Python objects
+ * line_code.c     what each instruction of a code object is to the engine
+ * line_depth.c    how much is on the stack before each instruction
+ * line_cost.c     what an event costs here
+ * line_monitoring.c, line_trace.c   the back ends: how events come */
+#ifndef LP_PYTHON_LINE_H
+#define LP_PYTHON_LINE_H
+
+#include "python/lpy.h"
+
+#include "core/lines.h"
+
+typedef struct LineEngine LineEngine;
+
+typedef struct lpy_line_backend {
+    const char *name;
+    /* Events flow from here on for the marked code objects, and all code if `select` is there. 0; -1: cannot (a sentence is
+     * in `trouble`, no exception is set). */
+    int (*start)(LineEngine *engine);
+    void (*stop)(LineEngine *engine);
+    /* While started: events of this code object on or off. Raises nothing. */
+    void (*arm)(LineEngine *engine, PyObject *code, bool on);
+    /* Of `state`, when the object dies. */
+    void (*release)(LineEngine *engine);
+} lpy_line_backend;
+
+extern const lpy_line_backend lpy_line_monitoring; /* 3.12 and later */
+extern const lpy_line_backend lpy_line_trace;      /* 3.10, 3.11 */
+
+struct LineEngine {
+    PyObject_HEAD lp_lines *core;
+    PyObject *select;  /* owned, NULL: only what is marked */
+    PyObject *codes;   /* list of code objects by index; owned: an address stays the same code object's */
+    PyObject *trouble; /* list of str; owned */
+    PyObject *regions; /* dict: name -> number; owned */
+    const lpy_line_backend *backend;
+    void *state; /* the back end's; owned */
+    Py_ssize_t count;
+    bool active;      /* the back end is on */
+    bool calibrating; /* measures what an event costs: takes nothing off */
+    struct lpy_line_refused *refused;
+};
+
+/* Events come from these threads without the GIL. */
+#define LPY_LINE_CONCURRENT LPY_FREE_THREADED
+
+/* line_engine.c */
+int lpy_line_init(PyObject *module);
+/* Adds a sentence to `trouble`, once. Keeps a set exception, sets none. */
+void lpy_line_note(LineEngine *engine, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The code object's entry; made and kept for ever. NULL: no memory, no exception is set. */
+lp_line_code *lpy_line_code(LineEngine *engine, PyObject *code);
+/* A code object at its first call, or on a stack: asks `select`, marks and arms it. NULL: it is not to be measured. May run Python;
+ * keeps a set exception, sets none. */
+lp_line_code *lpy_line_discover(LineEngine *engine, PyObject *code);
+/* The code of every frame on every stack to lpy_line_discover. */
+void lpy_line_discover_stacks(LineEngine *engine);
+
+/* Classes of line events by what they cost: numbers above 256 are made anew for each event, and an instruction at which a line
+ * begins is not specialised while events flow, which is dear where it loads a global or steps a loop. */
+enum { LPY_LINE_PLAIN = 0, LPY_LINE_FAR = 1, LPY_LINE_GLOBAL = 2, LPY_LINE_LOOP = 4 };
+#define LPY_LINE_SMALL 256 /* CPython keeps the ints up to here */
+
+/* line_code.c: everything but index and mark; -1 with an exception. */
+int lpy_line_code_read(PyObject *code, lp_line_code *out);
+
+/* line_depth.c: by instruction; malloc. `handlers`: the exception table. NULL: cannot. */
+#define LPY_LINE_NO_DEPTH INT32_MIN /* nothing leads there */
+#define LPY_LINE_FALLS UINT32_MAX   /* reached from the instruction before */
+typedef struct lpy_line_flow {
+    int32_t depth;   /* values on the stack */
+    uint32_t source; /* the jump that leads there, or the start of what a handler guards */
+} lpy_line_flow;
+lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, const unsigned char *handlers,
+                                  size_t handlers_size);
+
+/* line_cost.c: 0, or -1 when it cannot be measured (no exception is set). Measured once a process and back end. */
+int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost);
+PyObject *lpy_line_cost_dict(const lpy_line_backend *backend);
+
+/* line_rows.c */
+PyObject *lpy_line_rows(LineEngine *engine, Py_ssize_t code); /* code < 0: all */
+PyObject *lpy_line_functions(LineEngine *engine);
+PyObject *lpy_line_regions(LineEngine *engine);
+PyObject *lpy_line_threads(LineEngine *engine);
+
+#endif

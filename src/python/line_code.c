@@ -1,0 +1,393 @@
+/* What each instruction of a code object is to the line engine: the line, its class of cost, and whether arriving there is a new
+ * execution of the statement.
+ *
+ * A statement over several lines is visited line by line and some lines twice: in `f(\n a,\n)` the call itself happens in the
+ * second visit of the first line. A `with` line is visited again when the block is left, a `return` after its `finally`.
+ * Both are told by the evaluation stack (line_depth.c): as long as more is on it than when a line was begun, arriving there
+ * again goes on with the same execution. Loops' headers are new executions.
+ *
+ * The location table is that of Objects/locations.md (3.11) or Objects/lnotab_notes.txt (3.10). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/line.h"
+
+#define WIDEST (1u << 20) /* lines from the first to the last of one code object */
+
+typedef struct range {   /* instructions with one position */
+    uint32_t start, end; /* in units of two bytes */
+    int32_t line;        /* -1 none */
+    uint32_t group;      /* the same number: one execution of a statement */
+    uint32_t open;       /* see find_statements */
+} range;
+
+typedef struct opcodes {
+    bool known;
+    unsigned extended, for_iter, async_for, load_global;
+} opcodes;
+static opcodes ops;
+
+/* ---- the location table ---------------------------------------------------------------------------------------------- */
+
+static const unsigned char *read_varint(const unsigned char *p, const unsigned char *end, uint32_t *value)
+{
+    uint32_t shift = 0;
+
+    *value = 0;
+    while (p < end) {
+        *value |= (uint32_t)(*p & 63u) << shift;
+        shift += 6;
+        if (!(*p++ & 64u) || shift > 26)
+            break;
+    }
+    return p;
+}
+
+static int32_t signed_of(uint32_t value)
+{
+    return value & 1u ? -(int32_t)(value >> 1) : (int32_t)(value >> 1);
+}
+
+#if LPY_LOCATION_TABLE
+/* Ranges of the table; their number. `out` has room for one an entry. */
+static size_t read_table(const unsigned char *p, size_t size, int32_t first_line, range *out)
+{
+    const unsigned char *end = p + size;
+    int32_t line = first_line;
+    uint32_t at = 0;
+    size_t count = 0;
+
+    while (p < end) {
+        unsigned kind = (*p >> 3) & 15u, length = (*p & 7u) + 1;
+        uint32_t value = 0, skip;
+        p++;
+        range r = {.start = at, .end = at + length, .line = -1};
+        at += length;
+        if (kind == 15) {
+            out[count++] = r;
+            continue;
+        }
+        if (kind == 14) {
+            p = read_varint(p, end, &value);
+            for (int i = 0; i < 3; i++) /* last line, columns */
+                p = read_varint(p, end, &skip);
+            line += signed_of(value);
+        } else if (kind == 13) {
+            p = read_varint(p, end, &value);
+            line += signed_of(value);
+        } else if (kind >= 10) {
+            line += (int32_t)kind - 10;
+            p += 2;
+        } else {
+            p += 1;
+        }
+        r.line = line;
+        out[count++] = r;
+    }
+    return count;
+}
+#else
+/* Pairs of bytes: length in bytes, difference of lines (-128: none); no end lines. */
+static size_t read_table(const unsigned char *p, size_t size, int32_t first_line, range *out)
+{
+    int32_t line = first_line;
+    uint32_t at = 0;
+    size_t count = 0;
+
+    for (size_t i = 0; i + 1 < size; i += 2) {
+        int32_t step = (signed char)p[i + 1];
+        range r = {.start = at, .end = at + p[i] / 2u, .line = -1};
+        at = r.end;
+        if (step != -128) {
+            line += step;
+            r.line = line;
+        }
+        if (r.end > r.start)
+            out[count++] = r;
+    }
+    return count;
+}
+#endif
+
+/* ---- opcodes --------------------------------------------------------------------------------------------------------- */
+
+static unsigned number_of(PyObject *map, const char *name)
+{
+    PyObject *value = PyDict_GetItemString(map, name); /* borrowed */
+    long number = value ? PyLong_AsLong(value) : -1;
+
+    if (number < 0)
+        PyErr_Clear();
+    return number < 0 ? 256u : (unsigned)number;
+}
+
+static void learn(void)
+{
+    PyObject *opcode = PyImport_ImportModule("opcode");
+    PyObject *map = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL;
+
+    if (map && PyDict_Check(map)) {
+        ops.extended = number_of(map, "EXTENDED_ARG");
+        ops.for_iter = number_of(map, "FOR_ITER");
+        ops.async_for = number_of(map, "GET_ANEXT");
+        ops.load_global = number_of(map, "LOAD_GLOBAL");
+    }
+    PyErr_Clear();
+    ops.known = true;
+    Py_XDECREF(map);
+    Py_XDECREF(opcode);
+}
+
+/* ---- statements ------------------------------------------------------------------------------------------------------ */
+
+typedef struct span { /* a line that was begun with `depth` values on the stack, and there were more ever since */
+    int32_t line, depth;
+    uint32_t group;
+    uint32_t around; /* 1 + the span around it; 0 none */
+} span;
+
+/* The range with this instruction among the first `count`; NULL none. */
+static const range *range_at(const range *ranges, size_t count, uint32_t unit)
+{
+    size_t low = 0;
+
+    while (low < count) {
+        size_t middle = low + (count - low) / 2;
+        if (ranges[middle].end <= unit)
+            low = middle + 1;
+        else if (ranges[middle].start > unit)
+            count = middle;
+        else
+            return &ranges[middle];
+    }
+    return NULL;
+}
+
+/* Numbers the executions of statements: a range of a line that is still open, see span, goes on with it. Where a jump leads, what
+ * was open at the jump is. */
+static void find_statements(range *ranges, size_t count, const lpy_line_flow *flow, uint32_t units, span *spans)
+{
+    uint32_t made = 0, open = 0, unit = 0; /* open: 1 + the innermost; 0 none */
+
+    for (size_t i = 0; i < count; i++) {
+        range *r = &ranges[i];
+        r->group = (uint32_t)i;
+        for (; flow && unit <= r->start && unit < units; unit++) {
+            if (flow[unit].source != LPY_LINE_FALLS) {
+                const range *from = range_at(ranges, i, flow[unit].source);
+                open = from ? from->open : 0;
+            }
+            while (open && flow[unit].depth != LPY_LINE_NO_DEPTH && spans[open - 1].depth >= flow[unit].depth)
+                open = spans[open - 1].around;
+        }
+        if (flow && r->line >= 0 && r->start < units && flow[r->start].depth != LPY_LINE_NO_DEPTH) {
+            uint32_t k = open;
+            while (k && spans[k - 1].line != r->line)
+                k = spans[k - 1].around;
+            if (k) {
+                r->group = spans[k - 1].group;
+            } else {
+                spans[made++] = (span){r->line, flow[r->start].depth, r->group, open};
+                open = made;
+            }
+        }
+        r->open = open;
+    }
+}
+
+typedef struct work { /* one allocation a code object */
+    range *ranges;
+    span *spans;
+    uint32_t *seen;   /* by slot, 1 + the statement that has been at the line */
+    int32_t *slot_of; /* by line - lowest; -1 none */
+} work;
+
+static uint32_t flags_of(const unsigned char *at, const unsigned char *end, bool again, int32_t line)
+{
+    while (end - at >= 4 && at[0] == ops.extended)
+        at += 2;
+    if (at[0] == ops.for_iter || at[0] == ops.async_for)
+        again = false; /* the loop comes round: each time is an execution of its header */
+    uint32_t class = (line > LPY_LINE_SMALL ? LPY_LINE_FAR : 0u) | (at[0] == ops.load_global ? LPY_LINE_GLOBAL : 0u) |
+                     (at[0] == ops.for_iter ? LPY_LINE_LOOP : 0u);
+    return (again ? LP_LINE_AGAIN : 0u) | class << 1;
+}
+
+static void fill(const work *w, size_t count, const unsigned char *code, uint32_t units, int32_t lowest,
+                 uint16_t *narrow, uint32_t *wide)
+{
+    const unsigned char *end = code + 2 * (size_t)units;
+    int32_t before = -1;
+    bool again = false;
+
+    for (size_t i = 0; i < count; i++) {
+        const range *r = &w->ranges[i];
+        if (r->line < 0 || r->start >= units) {
+            before = -1;
+            continue;
+        }
+        uint32_t slot = (uint32_t)w->slot_of[r->line - lowest];
+        if (r->line != before) {
+            again = w->seen[slot] == r->group + 1;
+            w->seen[slot] = r->group + 1;
+        }
+        before = r->line;
+        for (uint32_t unit = r->start; unit < r->end && unit < units; unit++) {
+            uint32_t entry = slot << LP_LINE_SLOT | flags_of(code + 2 * (size_t)unit, end, again, r->line);
+            if (narrow)
+                narrow[unit] = (uint16_t)entry;
+            else
+                wide[unit] = entry;
+        }
+    }
+}
+
+/* ---- a code object --------------------------------------------------------------------------------------------------- */
+
+static char *copy_text(PyObject *text, uint32_t *size)
+{
+    PyObject *bytes =
+        text && PyUnicode_Check(text) ? PyUnicode_AsEncodedString(text, "utf-8", "surrogateescape") : NULL;
+    size_t length = bytes ? (size_t)PyBytes_Size(bytes) : 0;
+    char *copy;
+
+    if (!bytes && text)
+        PyErr_Clear();
+    if (length > UINT16_MAX)
+        length = UINT16_MAX;
+    copy = malloc(length + 1);
+    if (copy) {
+        if (bytes)
+            memcpy(copy, PyBytes_AsString(bytes), length);
+        copy[length] = '\0';
+        *size = (uint32_t)length;
+    }
+    Py_XDECREF(bytes);
+    return copy;
+}
+
+static int read_lines(lp_line_code *out, const unsigned char *table, size_t table_size, const unsigned char *code,
+                      uint32_t units, const lpy_line_flow *flow)
+{
+    work w = {.ranges = malloc((table_size + 1) * sizeof *w.ranges)};
+    int32_t lowest = INT32_MAX, highest = INT32_MIN, *lines = NULL;
+    uint16_t *narrow = NULL;
+    uint32_t *wide = NULL, slots = 0;
+    int rc = -1;
+
+    if (!w.ranges)
+        return -1;
+    size_t count = read_table(table, table_size, out->first_line, w.ranges);
+    for (size_t i = 0; i < count; i++) {
+        if (w.ranges[i].line < 0)
+            continue;
+        lowest = w.ranges[i].line < lowest ? w.ranges[i].line : lowest;
+        highest = w.ranges[i].line > highest ? w.ranges[i].line : highest;
+    }
+    if (lowest > highest)
+        lowest = highest = out->first_line;
+    if ((int64_t)highest - lowest >=
+        (int64_t)WIDEST) { /* lines made up by a generator of code: only the first million */
+        highest = lowest + (int32_t)WIDEST - 1;
+        for (size_t i = 0; i < count; i++)
+            if (w.ranges[i].line > highest)
+                w.ranges[i].line = -1;
+    }
+    size_t width = (size_t)(highest - lowest) + 1;
+    w.spans = malloc((count + 1) * sizeof *w.spans);
+    w.seen = calloc(count + 1, sizeof *w.seen);
+    w.slot_of = malloc(width * sizeof *w.slot_of);
+    if (!w.spans || !w.seen || !w.slot_of)
+        goto done;
+    memset(w.slot_of, 0xff, width * sizeof *w.slot_of);
+    for (size_t i = 0; i < count; i++)
+        if (w.ranges[i].line >= 0)
+            w.slot_of[w.ranges[i].line - lowest] = 0;
+    for (size_t i = 0; i < width; i++)
+        if (w.slot_of[i] == 0)
+            w.slot_of[i] = (int32_t)slots++;
+    lines = malloc((slots + 1) * sizeof *lines);
+    if (slots < LP_LINE_NARROW_SLOTS)
+        narrow = malloc((units + 1) * sizeof *narrow);
+    else
+        wide = malloc((units + 1) * sizeof *wide);
+    if (!lines || (!narrow && !wide))
+        goto done;
+    for (size_t i = 0; i < width; i++)
+        if (w.slot_of[i] >= 0)
+            lines[w.slot_of[i]] = lowest + (int32_t)i;
+    if (narrow)
+        memset(narrow, 0xff, units * sizeof *narrow);
+    else
+        memset(wide, 0xff, units * sizeof *wide);
+    find_statements(w.ranges, count, flow, units, w.spans);
+    fill(&w, count, code, units, lowest, narrow, wide);
+    out->lines = lines;
+    out->narrow = narrow;
+    out->wide = wide;
+    out->slots = slots;
+    lines = NULL;
+    narrow = NULL;
+    wide = NULL;
+    rc = 0;
+
+done:
+    free(lines);
+    free(narrow);
+    free(wide);
+    free(w.slot_of);
+    free(w.seen);
+    free(w.spans);
+    free(w.ranges);
+    return rc;
+}
+
+static lpy_line_flow *flow_of(PyObject *code, PyObject *bytes, uint32_t units)
+{
+    PyObject *handlers = lpy_code_handlers(code);
+    const unsigned char *at = handlers ? (const unsigned char *)PyBytes_AsString(handlers) : NULL;
+    lpy_line_flow *flow = lpy_line_flow_read((const unsigned char *)PyBytes_AsString(bytes), units, at,
+                                             handlers ? (size_t)PyBytes_Size(handlers) : 0);
+
+    Py_XDECREF(handlers);
+    return flow;
+}
+
+int lpy_line_code_read(PyObject *code, lp_line_code *out)
+{
+    PyObject *bytes = NULL, *table = NULL;
+    int rc = -1;
+
+    if (!ops.known)
+        learn();
+    memset(out, 0, sizeof *out);
+    out->key = code;
+    out->first_line = ((PyCodeObject *)code)->co_firstlineno;
+    bytes = lpy_code_bytes(code);
+    table = bytes ? lpy_code_table(code) : NULL;
+    if (table && PyBytes_Check(table) && PyBytes_Check(bytes)) {
+        uint32_t units = (uint32_t)(PyBytes_Size(bytes) / 2);
+        out->bytes = 2 * units;
+        lpy_line_flow *flow = flow_of(code, bytes, units);
+        rc = read_lines(out, (const unsigned char *)PyBytes_AsString(table), (size_t)PyBytes_Size(table),
+                        (const unsigned char *)PyBytes_AsString(bytes), units, flow);
+        free(flow);
+        if (rc == 0) {
+            out->file = copy_text(((PyCodeObject *)code)->co_filename, &out->file_size);
+            out->name = copy_text(lpy_code_name(code), &out->name_size);
+            if (!out->file || !out->name) {
+                free((void *)(uintptr_t)out->file);
+                free((void *)(uintptr_t)out->name);
+                free((void *)(uintptr_t)out->lines);
+                free((void *)(uintptr_t)out->narrow);
+                free((void *)(uintptr_t)out->wide);
+                rc = -1;
+            }
+        }
+        if (rc != 0)
+            PyErr_NoMemory();
+    }
+    Py_XDECREF(table);
+    Py_XDECREF(bytes);
+    return rc;
+}
