@@ -79,7 +79,10 @@ class LineEngine:
     """Counts and times the lines of code objects: exact, per thread and frame. See docs/lines.md for what is counted."""
 
     def __init__(
-        self, *, select: Callable[[CodeType], bool] | None = None, backend: Literal["monitoring", "settrace"] | None = None
+        self,
+        *,
+        select: Callable[[CodeType], bool] | None = None,
+        backend: Literal["monitoring", "settrace"] | None = None,
     ) -> None:
         """`select` None: only what is marked. Else it is asked once per code object, at its first call or on a stack.
 

@@ -6,11 +6,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from lineprofiler import FunctionStats as FunctionStats
+    from lineprofiler import LineProfiler as LineProfiler
+    from lineprofiler import LineStats as LineStats
     from lineprofiler import accounting as accounting
+    from lineprofiler import profile as profile
+    from lineprofiler import start_profiling as start_profiling
+    from lineprofiler import stop_profiling as stop_profiling
 
     __version__: str
 
-__all__ = ["accounting"]
+__all__ = ["FunctionStats", "LineProfiler", "LineStats", "accounting", "profile", "start_profiling", "stop_profiling"]
 
 
 def __getattr__(name: str) -> "Any":

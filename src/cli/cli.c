@@ -8,7 +8,8 @@
 
 #include "cli/options.h"
 
-static const lp_cli_command *const commands[] = {&lp__cli_report, &lp__cli_compare, &lp__cli_dump};
+static const lp_cli_command *const commands[] = {&lp__cli_report, &lp__cli_compare, &lp__cli_dump, &lp__cli_lines,
+                                                 &lp__cli_run};
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
 
 static void put_usage(const lp_cli_io *io, lp_sink *sink)
@@ -51,6 +52,8 @@ static int dispatch(int argc, const char *const *argv, const lp_cli_io *io)
         bool done = false;
         if (strcmp(argv[0], commands[i]->name) != 0)
             continue;
+        if (commands[i]->in_python)
+            return lp__cli_fail(io, "%s needs Python: use the command of the Python package lineprofiler", argv[0]);
         int result = lp__cli_parse(&call, argc - 1, argv + 1, &done);
         return done || result != LP_EXIT_OK ? result : commands[i]->run(&call);
     }

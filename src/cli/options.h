@@ -36,9 +36,10 @@ typedef struct lp_cli_command {
     const lp_cli_option *options;
     size_t option_count;
     int (*run)(const lp_cli_call *call); /* returns an exit code */
+    bool in_python;                      /* not here: no options, no run */
 } lp_cli_command;
 
-extern const lp_cli_command lp__cli_report, lp__cli_compare, lp__cli_dump;
+extern const lp_cli_command lp__cli_report, lp__cli_compare, lp__cli_dump, lp__cli_lines, lp__cli_run;
 
 /* Reads the words after the command's name. LP_EXIT_OK: call->values and arguments are set (pointers into argv).
  * `done` is set when --help or --version has been answered. LP_EXIT_USAGE: said on stderr. */

@@ -122,7 +122,8 @@ class ReferenceEngine:
         self._marked: set[int] = set()
         self._lines: dict[tuple[int, int, int], Cell] = {}
         self._functions: dict[tuple[int, int], Cell] = {}
-        self._threads: dict[int, Thread] = {}
+        self._threads: list[Thread] = []
+        self._own = threading.local()
         self._suspended: dict[int, tuple[CodeType, int, int, int, set[int]]] = {}
         self._statements: dict[str, Statements] = {}
         self._regions: dict[str, tuple[int, int, dict[tuple[int, int], list[int]]]] = {}
@@ -168,7 +169,7 @@ class ReferenceEngine:
         sys.settrace(self._before)
         threading.settrace(self._before)
         now = time.perf_counter_ns()
-        for thread in self._threads.values():
+        for thread in self._threads:
             self._charge(thread, now)
             while thread.stack:
                 top = thread.stack.pop()
@@ -199,14 +200,14 @@ class ReferenceEngine:
         return [(index, r[0], r[1], r[2], r[3], r[4]) for index, r in sorted(rows.items())]
 
     def threads(self) -> list[tuple[int, str]]:
-        return [(t.number, t.name) for t in self._threads.values()]
+        return [(t.number, t.name) for t in self._threads]
 
     def clear(self) -> None:
         now = time.perf_counter_ns()
         for cell in (*self._lines.values(), *self._functions.values()):
             cell.hits = cell.visits = cell.time = cell.self = cell.awaited = 0
             cell.since = now
-        for thread in self._threads.values():
+        for thread in self._threads:
             thread.tick = now
         self._lines = {k: c for k, c in self._lines.items() if c.open}
         self._functions = {k: c for k, c in self._functions.items() if c.open}
@@ -258,10 +259,10 @@ class ReferenceEngine:
         return None
 
     def _thread(self) -> Thread:
-        ident = threading.get_ident()
-        thread = self._threads.get(ident)
+        thread = getattr(self._own, "thread", None)
         if thread is None:
-            thread = self._threads[ident] = Thread(len(self._threads), threading.current_thread().name)
+            thread = self._own.thread = Thread(len(self._threads), threading.current_thread().name)
+            self._threads.append(thread)
         return thread
 
     def _charge(self, thread: Thread, now: int) -> None:
@@ -287,7 +288,7 @@ class ReferenceEngine:
 
     def _upto(self, cell: Cell, thread: int, now: int) -> tuple[int, int]:
         spent = cell.time + (now - cell.since if cell.open else 0)
-        for each in self._threads.values():
+        for each in self._threads:
             if each.number == thread and each.stack and each.stack[-1].line is cell:
                 return spent, cell.self + now - each.tick
         return spent, cell.self

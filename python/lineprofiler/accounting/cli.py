@@ -11,6 +11,8 @@ from typing import TextIO
 from lineprofiler import _lineprofiler
 
 _Write = Callable[[str], object]
+_IN_PYTHON = {"run": "lineprofiler.lines.run", "lines": "lineprofiler.lines.show"}
+"""Subcommands that are Python modules; the others are C."""
 _ENVIRONMENT = ("NO_COLOR", "TERM", "COLUMNS", "LC_ALL", "LC_CTYPE", "LANG")
 
 
@@ -20,6 +22,8 @@ def main(argv: list[str] | None = None) -> int:
     0 success, 1 a gate failed, 2 usage or input that cannot be read, 130 interrupted. A closed pipe ends quietly.
     """
     arguments = [str(each) for each in (sys.argv[1:] if argv is None else argv)]
+    if arguments and arguments[0] in _IN_PYTHON:
+        return _quietly(_program(arguments[0]), arguments[1:])
     no_color, term, columns, lc_all, lc_ctype, lang = map(_variable, _ENVIRONMENT)
     if lc_ctype in ("C.UTF-8", "C.utf8", "UTF-8") and lang in ("C", "POSIX"):
         lc_ctype = None  # put there by the interpreter (PEP 538); who says LANG=C wants ASCII
@@ -47,6 +51,30 @@ def main(argv: list[str] | None = None) -> int:
         if err is not None:
             err.write(f"lineprofiler: cannot write the output: {error.strerror or error}\n")
         return 2
+    return code
+
+
+def _program(name: str) -> Callable[[list[str]], int]:
+    from importlib import import_module
+
+    main: Callable[[list[str]], int] = import_module(_IN_PYTHON[name]).main
+    return main
+
+
+def _quietly(program: Callable[[list[str]], int], arguments: list[str]) -> int:
+    """Runs it as the C command is run: a closed pipe ends it quietly, --help and an interrupt have their codes."""
+    out = sys.stdout
+    try:
+        code = program(arguments)
+        if out is not None:
+            out.flush()
+    except BrokenPipeError:
+        _drop(out)
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as end:  # argparse has printed the help
+        return int(end.code or 0)
     return code
 
 

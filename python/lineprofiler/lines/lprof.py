@@ -1,0 +1,201 @@
+"""``.lprof`` files, line_profiler's format, written and read without it.
+
+Such a file is a pickle of one object of line_profiler's class `LineStats` with ``{"timings": …, "unit": …}`` in it.
+Ours carry a third entry, `lineprofiler`, of plain dicts, lists, texts and numbers: what theirs have no place for.
+A pickle can run any code, so it is read by an unpickler that knows that one class, as a stand-in, and nothing else;
+then every entry is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from lineprofiler.lines.model import Function, FunctionKey, Line, Profile
+from lineprofiler.lines.source import CHANGED, Source, from_disk, has_changed, split
+
+_CLASSES = frozenset(
+    (module, "LineStats")
+    for module in ("line_profiler.line_profiler", "line_profiler._line_profiler", "_line_profiler", "line_profiler")
+)
+_UNIT = 1e-9
+VERSION = 1
+"""Of the entry `lineprofiler`."""
+
+
+class FormatError(ValueError):
+    """The file is none of line_profiler's, or its figures are not what they must be."""
+
+
+class _Stand:
+    """What a file's LineStats becomes: attributes, no behaviour."""
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _CLASSES:
+            return _Stand
+        raise FormatError(f"it names {module}.{name}, which no .lprof file holds; nothing of it was run")
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise FormatError("it refers to objects outside the file")
+
+
+def read(path: str | Path) -> Profile:
+    """The profile of an ``.lprof`` file of ours, of line_profiler 4 or 5. Raises OSError, FormatError; runs nothing."""
+    with open(path, "rb") as file:
+        try:
+            found = _Unpickler(file).load()
+            if file.read(1):
+                raise FormatError("something follows its end")
+        except FormatError:
+            raise
+        except (OSError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # a broken pickle raises anything
+            raise FormatError(f"it is no .lprof file ({type(error).__name__})") from None
+    if not isinstance(found, _Stand):
+        raise FormatError("it holds no line profile")
+    state = vars(found)
+    timings, unit = state.get("timings"), state.get("unit")
+    if not isinstance(timings, dict) or not isinstance(unit, (int, float)) or not 0 < unit <= 1e6:
+        raise FormatError("it holds no timings with a unit")
+    try:
+        extra = state.get("lineprofiler")
+        if isinstance(extra, dict) and extra.get("version") == VERSION:
+            return _ours(extra)
+        return _theirs(timings, float(unit))
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise FormatError(f"its figures cannot be read ({type(error).__name__}: {error})") from None
+
+
+def _theirs(timings: dict[Any, Any], unit: float) -> Profile:
+    profile = Profile(full=False)
+    for key, rows in timings.items():
+        filename, first, name = key
+        function = profile.function(FunctionKey(_text(filename), _text(name), _number(first)))
+        for number, hits, time in rows:
+            line = function.lines.setdefault(_number(number), Line())
+            line.add(Line(_number(hits), _number(hits), _ns(time, unit)))
+        if filename not in profile.sources:
+            profile.sources[filename] = from_disk(filename)
+    return profile
+
+
+def _ours(extra: dict[Any, Any]) -> Profile:
+    profile = Profile(
+        own_cost={_text(k): float(v) for k, v in extra["own_cost"].items()},
+        notes=[_text(note) for note in extra["notes"]],
+        processes=_number(extra["processes"]),
+        full=bool(extra["full"]),
+    )
+    for path, source in extra["sources"].items():
+        profile.sources[_text(path)] = _read_source(_text(path), *source)
+    for entry in extra["functions"]:
+        filename, name, first = entry["key"]
+        function = profile.function(FunctionKey(_text(filename), _text(name), _number(first)))
+        function.calls, function.time_ns, function.self_ns, function.awaited_ns, function.suspended = map(
+            _number, entry["figures"]
+        )
+        function.lines = _lines(entry["lines"])
+        function.threads = {_text(thread): _lines(rows) for thread, rows in entry["threads"].items()}
+        function.executable = frozenset(map(_number, entry["executable"]))
+    return profile
+
+
+def _lines(rows: Any) -> dict[int, Line]:
+    return {_number(row[0]): Line(*map(_number, row[1:])) for row in rows}
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or not -(1 << 63) <= value < 1 << 64:
+        raise ValueError(f"{type(value).__name__} for a whole number")
+    return int(value)
+
+
+def _ns(value: Any, unit: float) -> int:
+    if not isinstance(value, (int, float)):
+        raise ValueError(f"{type(value).__name__} for a time")
+    return int(value) if unit == _UNIT and isinstance(value, int) else round(value * unit / _UNIT)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{type(value).__name__} for a text")
+    return value
+
+
+def write(path: str | Path, profile: Profile) -> None:
+    """Writes the file as a whole, by rename, so that a reader never sees half of one. Raises OSError."""
+    data = to_bytes(profile)
+    target = os.path.abspath(os.fspath(path))
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as pipe:  # /dev/stdout, a fifo: nothing to rename over
+            pipe.write(data)
+        return
+    mask = os.umask(0)
+    os.umask(mask)
+    number, part = tempfile.mkstemp(prefix=".lprof-", dir=os.path.dirname(target))
+    try:
+        with open(number, "wb") as file:
+            file.write(data)
+        os.chmod(part, 0o666 & ~mask)
+        os.replace(part, target)
+    except BaseException:
+        os.unlink(part)
+        raise
+
+
+def to_bytes(profile: Profile) -> bytes:
+    """The file's contents. The class is named, not imported: line_profiler need not be there."""
+    from lineprofiler.lines.compat import timings_of
+
+    state = {"timings": timings_of(profile), "unit": _UNIT, "lineprofiler": _extra(profile)}
+    body = pickle.dumps(state, protocol=2)
+    opened = pickle.PROTO + b"\x02"
+    made = pickle.GLOBAL + b"line_profiler._line_profiler\nLineStats\n" + pickle.EMPTY_TUPLE + pickle.NEWOBJ
+    return opened + made + body.removeprefix(opened)[:-1] + pickle.BUILD + pickle.STOP
+
+
+def _extra(profile: Profile) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "own_cost": dict(profile.own_cost),
+        "notes": list(profile.notes),
+        "processes": profile.processes,
+        "full": profile.full,
+        "sources": {path: _source(source) for path, source in profile.sources.items()},
+        "functions": [_function(function) for function in profile.functions.values()],
+    }
+
+
+def _source(source: Source) -> tuple[str, str, str, bool]:
+    """The text is in the file: it may not be on the disk any more when that is read."""
+    return "\n".join(source.lines), source.note, source.digest, source.on_disk
+
+
+def _read_source(path: str, text: Any, note: Any, digest: Any, on_disk: Any) -> Source:
+    lines = split(_text(text)) if text else ()
+    if on_disk and not note and has_changed(path, _text(digest)):
+        note = CHANGED
+    return Source(lines, _text(note), _text(digest), bool(on_disk))
+
+
+def _function(function: Function) -> dict[str, Any]:
+    return {
+        "key": tuple(function.key),
+        "figures": (function.calls, function.time_ns, function.self_ns, function.awaited_ns, function.suspended),
+        "lines": _rows(function.lines),
+        "threads": {thread: _rows(lines) for thread, lines in function.threads.items()},
+        "executable": sorted(function.executable),
+    }
+
+
+def _rows(lines: dict[int, Line]) -> list[tuple[int, ...]]:
+    return [
+        (number, line.hits, line.visits, line.time_ns, line.self_ns, line.awaited_ns)
+        for number, line in sorted(lines.items())
+    ]

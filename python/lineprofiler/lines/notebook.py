@@ -1,0 +1,155 @@
+"""IPython: ``%load_ext lineprofiler``, then ``%lprun -f function statement``, or ``%%lprun`` in front of a cell."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import time
+from typing import Any
+
+from lineprofiler.lines import lprof
+from lineprofiler.lines.command import Parser, UsageError
+from lineprofiler.lines.profiler import LineProfiler
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Options of the magic `name`."""
+    found = Parser(prog=name, description="Profiles a statement, or a cell, line by line.")
+    add = found.add_argument
+    add("-f", "--function", action="append", default=[], metavar="FUNC", help="profile this function; may be repeated")
+    add("-m", "--module", action="append", default=[], metavar="MODULE", help="profile this module's functions")
+    add("-D", "--dump", metavar="FILE", help="write an .lprof file")
+    add("-T", "--text", metavar="FILE", help="write the table into a file")
+    add("-r", "--return", dest="give", action="store_true", help="the magic's value is the profiler")
+    add("-s", "--strip", action="store_true", help="leave out functions that were not called")
+    add("-z", "--skip-zero", action="store_true", help="the same as -s")
+    add("-u", "--unit", type=float, metavar="SECONDS", help="unit of the times")
+    if name != "%lprun":
+        add("-t", "--total", action="store_true", help="keep the seconds that it took as _total_time_taken")
+        add("-p", "--top", action="store_true", help="profile the cell's own lines only, not its functions")
+    add("statement", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return found
+
+
+class Magics:
+    """The magics of one shell. Without -f and -m a cell is profiled itself, with the functions that it defines."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+
+    def lprun(self, line: str, cell: str | None = None) -> Any:
+        """``%lprun [-f FUNC] [-m MODULE] [-D FILE] [-T FILE] [-r] [-s] [-z] [-u UNIT] STATEMENT``; ``%%lprun``."""
+        return self._run("%lprun" if cell is None else "%%lprun", line, cell)
+
+    def lprun_all(self, line: str, cell: str) -> Any:
+        """``%%lprun_all [-D FILE] [-T FILE] [-r] [-z] [-u UNIT] [-t] [-p]``: a cell with the functions it defines."""
+        return self._run("%%lprun_all", line, cell)
+
+    def _run(self, magic: str, line: str, cell: str | None) -> Any:
+        options = parser(magic)
+        try:
+            words, statement = _split(line, options)
+            given = options.parse_args(words)
+            if cell is None and not statement.strip():
+                raise UsageError("no statement is given")
+            if cell is not None and statement.strip():
+                raise UsageError(f"{statement.strip()!r}: the cell is what is run")
+            profiler = LineProfiler(*self._functions(given))
+            for name in given.module:
+                profiler.add_module(importlib.import_module(name))
+        except SystemExit:
+            return None
+        except (UsageError, ImportError) as error:
+            print(f"{magic}: {error}")
+            return None
+        message, seconds = self._execute(profiler, statement if cell is None else cell, given, whole=cell is not None)
+        self._tell(profiler, given, message)
+        if getattr(given, "total", False):
+            self.shell.user_ns["_total_time_taken"] = seconds
+        return profiler if given.give else None
+
+    def _functions(self, given: argparse.Namespace) -> list[Any]:
+        found = []
+        for name in given.function:
+            try:
+                found.append(eval(name, self.shell.user_global_ns, self.shell.user_ns))
+            except Exception as error:
+                raise UsageError(f"-f {name}: {type(error).__name__}: {error}") from None
+        return found
+
+    def _execute(
+        self, profiler: LineProfiler, text: str, given: argparse.Namespace, *, whole: bool
+    ) -> tuple[str, float]:
+        source = self.shell.transform_cell(text)
+        chosen = bool(given.function or given.module)
+        # IPython keeps the text of a name that it has compiled, for tracebacks, for %debug, and for us.
+        name = self.shell.compile.cache(source, self.shell.execution_count)
+        code = compile(source, name, "exec", flags=self.shell.compile.flags, dont_inherit=True)
+        if whole and not chosen:
+            profiler.add_code(code, nested=not getattr(given, "top", False))
+        message = ""
+        profiler.enable_by_count()
+        begin = time.perf_counter()
+        try:
+            exec(code, self.shell.user_global_ns, self.shell.user_ns)
+        except SystemExit:
+            message = "*** SystemExit exception caught in code being profiled.\n"
+        except KeyboardInterrupt:
+            message = "*** KeyboardInterrupt exception caught in code being profiled.\n"
+        finally:
+            seconds = time.perf_counter() - begin
+            profiler.disable_by_count()
+        return message, seconds
+
+    def _tell(self, profiler: LineProfiler, given: argparse.Namespace, message: str) -> None:
+        out = io.StringIO()
+        options: dict[str, Any] = {"stripzeros": given.strip or given.skip_zero}
+        if given.unit is not None:
+            options["output_unit"] = given.unit
+        profiler.print_stats(stream=out, **options)
+        text = out.getvalue()
+        _page(text)
+        print(message, end="")
+        if given.dump is not None:
+            lprof.write(given.dump, profiler.profile())
+            print(f"*** Profile stats pickled to file {given.dump!r}.")
+        if given.text is not None:
+            with open(given.text, "w", encoding="utf-8") as file:
+                file.write(text)
+            print(f"*** Profile printout saved to text file {given.text!r}.")
+
+
+def _split(line: str, options: argparse.ArgumentParser) -> tuple[list[str], str]:
+    """The words of the options, and the statement as it was written."""
+    valued = {name for action in options._actions if action.nargs is None for name in action.option_strings}
+    words: list[str] = []
+    rest = line.strip()
+    while rest.startswith("-"):
+        word, _, rest = rest.partition(" ")
+        rest = rest.lstrip()
+        if word == "--":
+            break
+        words.append(word)
+        if word in valued:
+            value, _, rest = rest.partition(" ")
+            words.append(value.strip("\"'"))
+            rest = rest.lstrip()
+    return words, rest
+
+
+def _page(text: str) -> None:
+    importlib.import_module("IPython.core.page").page(text)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext lineprofiler`` calls."""
+    magics = Magics(shell)
+    shell.register_magic_function(magics.lprun, "line_cell", "lprun")
+    shell.register_magic_function(magics.lprun_all, "cell", "lprun_all")
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What ``%unload_ext lineprofiler`` calls."""
+    for kind, name in (("line", "lprun"), ("cell", "lprun"), ("cell", "lprun_all")):
+        shell.magics_manager.magics[kind].pop(name, None)

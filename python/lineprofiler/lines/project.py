@@ -1,0 +1,185 @@
+"""Which functions belong to the project: asked once per code object of the process, at its first call.
+
+Code of a file belongs if the file lies in the project's folder, is none of Python's own or of an installed package, and
+the settings allow it. Code without a file (exec, notebook cells, the prompt) belongs if the module in whose globals it
+runs does.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from lineprofiler.config import ProfilerConfig, find_project_root
+from lineprofiler.lines.source import SourceBook
+
+_OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_GENERATED = frozenset(("__init__", "__repr__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__"))
+
+
+def folder_of_caller(frame: FrameType | None) -> Path:
+    """The project of the code that runs in this frame: by its file, or by the working directory if it has none."""
+    filename = frame.f_code.co_filename if frame is not None else ""
+    return find_project_root(filename if filename and os.path.isfile(filename) else None)
+
+
+def qualified_name(code: CodeType) -> str:
+    """`co_qualname`; the plain name on Python 3.10, which has none."""
+    return str(getattr(code, "co_qualname", code.co_name))
+
+
+class Project:
+    """Says for a code object whether it is profiled, and takes its source if so."""
+
+    def __init__(self, root: Path, config: ProfilerConfig, book: SourceBook) -> None:
+        self.root = Path(os.path.realpath(root))
+        self._config = config
+        self._book = book
+        self._prefix = str(self.root).rstrip(os.sep) + os.sep
+        self._foreign = tuple(f for f in _installed() if not self._prefix.startswith(f))
+        self._packages = () if any(p in self._prefix for p in _PACKAGES) else _PACKAGES
+        self._files: dict[str, bool | None] = {}
+
+    def __call__(self, code: CodeType) -> bool:
+        filename = code.co_filename
+        try:
+            wanted = self._files[filename]
+        except KeyError:
+            wanted = self._files[filename] = self._file(filename)
+        if wanted is None:
+            wanted = self._without_file(code)
+        return wanted and (not self._config.functions or self._config.allows_function(qualified_name(code)))
+
+    def _file(self, filename: str) -> bool | None:
+        """Whether functions of this file are profiled; None if there is no such file."""
+        if filename.startswith("<"):
+            return False if filename.startswith("<frozen ") else None
+        path = self._book.path_of(filename) if not os.path.isabs(filename) else filename
+        if not os.path.isabs(path):
+            return None
+        if os.path.isfile(path):
+            if not self.holds(path):
+                return False
+            self._book.capture(filename)
+            return True
+        module = _module_of(path)  # in a zip; a cell of a notebook has a name of a file and no module
+        if module is None or not self.holds(path):
+            return None
+        self._book.capture(filename, module)
+        return True
+
+    def holds(self, path: str) -> bool:
+        """Whether a file with this absolute path belongs to the project and is allowed by its settings."""
+        path = os.path.normpath(path)
+        if not path.startswith(self._prefix):
+            path = os.path.realpath(path)
+            if not path.startswith(self._prefix):
+                return False
+        if path.startswith(self._foreign) or any(p in path for p in self._packages):
+            return False
+        return self._config.allows_path(path[len(self._prefix) :])
+
+    def _without_file(self, code: CodeType) -> bool:
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code is not code:
+            frame = frame.f_back
+        if frame is None or _is_generated(code):
+            return False
+        module: Mapping[str, Any] = frame.f_globals
+        if not self._module(module, frame.f_back):
+            return False
+        self._book.capture(code.co_filename, module)
+        return True
+
+    def _module(self, module: Mapping[str, Any], caller: FrameType | None) -> bool:
+        file, name = module.get("__file__"), module.get("__name__")
+        if isinstance(file, str):
+            return self.holds(os.path.abspath(file))
+        if name == "__main__":
+            return not _is_worker()  # a prompt, a notebook, python -c
+        if name is not None:
+            return False
+        while caller is not None:  # a dictionary of its own: it belongs to who runs it
+            file = caller.f_globals.get("__file__")
+            if isinstance(file, str):
+                return self.holds(os.path.abspath(file))
+            caller = caller.f_back
+        return False
+
+
+def _is_worker() -> bool:
+    """Whether the main module is the line of code by which multiprocessing starts its processes."""
+    words = sys.orig_argv
+    return "-c" in words and words[words.index("-c") + 1].startswith("from multiprocessing.")
+
+
+def _is_generated(code: CodeType) -> bool:
+    """Methods that dataclasses and the like make: there is no text of theirs that somebody wrote."""
+    return code.co_filename == "<string>" and (
+        qualified_name(code).startswith("__create_fn__") or code.co_name in _GENERATED
+    )
+
+
+def _installed() -> list[str]:
+    paths = sysconfig.get_paths()
+    folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders.update(getattr(site, "getsitepackages", list)())
+    folders.add(_OWN)
+    every = folders | {os.path.realpath(f) for f in folders}
+    return sorted(f.rstrip(os.sep) + os.sep for f in every)
+
+
+def _module_of(path: str) -> Mapping[str, Any] | None:
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == path:
+            return vars(module)
+    return None
+
+
+class Targets:
+    """Says for a code object whether it is in one of the named modules, functions, files or folders.
+
+    A name with a dot in front of ``.py`` or with a slash is a path; any other a module, or a function in one.
+    """
+
+    def __init__(self, targets: list[str], book: SourceBook) -> None:
+        self._book = book
+        self._paths = [os.path.realpath(t) for t in targets if _is_path(t)]
+        self._names = [t for t in targets if not _is_path(t)]
+
+    def __call__(self, code: CodeType) -> bool:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code is not code:
+            frame = frame.f_back
+        module: Mapping[str, Any] = frame.f_globals if frame is not None else {}
+        wanted = self._by_path(code.co_filename) or self._by_name(code, module)
+        if wanted:
+            self._book.capture(code.co_filename, module)
+        return wanted
+
+    def _by_path(self, filename: str) -> bool:
+        if not self._paths or filename.startswith("<"):
+            return False
+        path = os.path.realpath(filename)
+        return any(path == each or path.startswith(each.rstrip(os.sep) + os.sep) for each in self._paths)
+
+    def _by_name(self, code: CodeType, module: Mapping[str, Any]) -> bool:
+        if not self._names:
+            return False
+        name = str(module.get("__name__", ""))
+        if name == "__main__":
+            # python -m pkg.mod, whose functions are named by the module
+            name = getattr(module.get("__spec__"), "name", None) or name
+        full = f"{name}.{qualified_name(code)}"
+        return any(name == t or name.startswith(f"{t}.") or full == t or full.startswith(f"{t}.") for t in self._names)
+
+
+def _is_path(target: str) -> bool:
+    return os.sep in target or target.endswith(".py") or os.path.exists(target)

@@ -1,0 +1,307 @@
+"""``lineprofiler lines``: prints, merges, exports and compares line profiles."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import difflib
+import io
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lineprofiler.config import find_project_root
+from lineprofiler.lines import listing, lprof, screen
+from lineprofiler.lines.command import Parser, UsageError, usage_error
+from lineprofiler.lines.model import Function, Line, Profile, merged
+from lineprofiler.lines.screen import BOLD, DIM, GREEN, RED, duration, inert
+from lineprofiler.lines.source import last_line
+from lineprofiler.lines.stats import in_order, rows_of
+from lineprofiler.lines.tables import shown_path
+
+
+def parser() -> argparse.ArgumentParser:
+    found = Parser(
+        prog="lineprofiler lines",
+        usage="lineprofiler lines [options] FILE...\n       lineprofiler lines --diff [options] A B",
+        description="Prints line profiles (.lprof), added up. Files of line_profiler are read as well.",
+    )
+    add = found.add_argument
+    add("files", nargs="+", metavar="FILE", help=".lprof files, ours or of line_profiler")
+    add("--format", choices=("text", "json", "csv"), default="text", help="text (default), json or csv")
+    add("--diff", action="store_true", help="compare two files: which lines got slower, which faster")
+    add("--top", type=int, default=25, metavar="N", help="how many lines are listed (25)")
+    add("--all", action="store_true", help="fold nothing, leave no function out")
+    add("--threads", action="store_true", help="also the lines of each thread")
+    add("-u", "--unit", type=float, metavar="SECONDS", help="unit of all times (default: each in its own)")
+    add("-z", "--skip-zero", action="store_true", help="leave out functions that took no time")
+    add("--html", metavar="PATH", help="write the annotated source as a page, and print nothing")
+    add("-o", "--output", metavar="PATH", help="write to this file instead of standard output")
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """0, or 2 for wrong usage and files that cannot be read, with one line that says which and why."""
+    options = parser()
+    try:
+        given = options.parse_args(arguments)
+        if given.diff and len(given.files) != 2:
+            raise UsageError(f"--diff takes two files, not {len(given.files)}")
+        if given.diff and given.html is not None:
+            raise UsageError("--diff has no page")
+        if given.unit is not None and not given.unit > 0:
+            raise UsageError("--unit must be more than 0 seconds")
+    except UsageError as error:
+        return usage_error(options, error)
+    try:
+        profiles = [_read(path) for path in given.files]
+        if given.html is not None:
+            from lineprofiler.lines.html import write as write_page
+
+            write_page(given.html, merged(profiles), " ".join(map(os.path.basename, given.files)), find_project_root())
+            return 0
+        if given.output is None:
+            screen.emit(_text(given, profiles, None))
+        else:
+            with open(given.output, "w", encoding="utf-8") as file:
+                file.write(_text(given, profiles, file))
+    except UsageError as error:
+        sys.stderr.write(f"lineprofiler lines: {error}\n")
+        return 2
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        sys.stderr.write(f"lineprofiler lines: {error.filename or 'output'}: {error.strerror}\n")
+        return 2
+    return 0
+
+
+def _read(path: str) -> Profile:
+    try:
+        return lprof.read(path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except lprof.FormatError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _text(given: argparse.Namespace, profiles: list[Profile], stream: Any) -> str:
+    layout = listing.layout_for(
+        stream,
+        top=given.top,
+        unit_s=given.unit,
+        everything=given.all,
+        threads=given.threads,
+        skip_zero=given.skip_zero,
+        root=_common_root(profiles),
+    )
+    if given.diff:
+        changes = compare(*profiles)
+        if given.format == "text":
+            return render_changes(changes, (profiles[0], profiles[1]), (given.files[0], given.files[1]), layout)
+        rows = [_change_row(change) for change in changes]
+        return _csv(rows) if given.format == "csv" else json.dumps({"lines": rows}, indent=1) + "\n"
+    profile = merged(profiles)
+    if given.format == "json":
+        return json.dumps(document(profile), indent=1) + "\n"
+    if given.format == "csv":
+        return _csv(rows_of(profile))
+    return listing.render(profile, layout)
+
+
+def _common_root(profiles: list[Profile]) -> Path | None:
+    folders = {os.path.dirname(key.filename) for p in profiles for key in p.functions if os.path.isabs(key.filename)}
+    return Path(os.path.commonpath(folders)) if folders else None
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    out = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return out.getvalue()
+
+
+def document(profile: Profile) -> dict[str, Any]:
+    """The whole profile for JSON: times in ns, null where they were not measured."""
+    full = profile.full
+    return {
+        "processes": profile.processes,
+        "own_cost_ns": profile.own_cost,
+        "notes": profile.notes,
+        "functions": [
+            {
+                "file": f.key.filename,
+                "function": f.key.function_name,
+                "first_line": f.key.first_line,
+                "source_note": profile.source(f.key.filename).note,
+                "calls": f.calls if full else None,
+                "suspended": f.suspended if full else None,
+                "time_ns": f.total_ns,
+                "self_ns": f.self_ns if full else None,
+                "awaited_ns": f.awaited_ns if full else None,
+                "lines": [
+                    {"source": profile.source(f.key.filename).line(number), **_line(number, line, full)}
+                    for number, line in sorted(f.lines.items())
+                ],
+                "threads": {
+                    thread: [_line(number, line, full) for number, line in sorted(lines.items())]
+                    for thread, lines in sorted(f.threads.items())
+                },
+            }
+            for f in in_order(profile, "time")
+        ],
+    }
+
+
+def _line(number: int, line: Line, full: bool) -> dict[str, Any]:
+    return {
+        "line": number,
+        "hits": line.hits,
+        "visits": line.visits if full else None,
+        "time_ns": line.time_ns,
+        "self_ns": line.self_ns if full else None,
+        "awaited_ns": line.awaited_ns if full else None,
+    }
+
+
+@dataclass(frozen=True)
+class Change:
+    """One line in two profiles; `line_a` or `line_b` is 0 where the line, or its function, is in one of them only."""
+
+    file: str
+    function: str
+    line_a: int
+    line_b: int
+    hits_a: int
+    hits_b: int
+    ns_a: int
+    ns_b: int
+    source: str
+
+    @property
+    def change_ns(self) -> int:
+        return self.ns_b - self.ns_a
+
+
+def compare(a: Profile, b: Profile) -> list[Change]:
+    """What each line took in both, the one that got slower by most first. Self time; inclusive where one has no other.
+
+    Functions are matched by file and name, their lines by their text, so that a line keeps its figures when it moves.
+    """
+    full = a.full and b.full
+    found = []
+    in_a = {f.key[:2]: f for f in a.visited()}
+    in_b = {f.key[:2]: f for f in b.visited()}
+    for key in sorted({*in_a, *in_b}):
+        f, g = in_a.get(key), in_b.get(key)
+        for number_a, number_b in _pairs(a, f, b, g):
+            line_a = f.lines.get(number_a, Line()) if f is not None else Line()
+            line_b = g.lines.get(number_b, Line()) if g is not None else Line()
+            if line_a == line_b == Line():
+                continue
+            source = b.source(key[0]).line(number_b) if number_b else a.source(key[0]).line(number_a)
+            spent = (line_a.self_ns, line_b.self_ns) if full else (line_a.time_ns, line_b.time_ns)
+            found.append(Change(key[0], key[1], number_a, number_b, line_a.hits, line_b.hits, *spent, source.strip()))
+    return sorted(found, key=lambda c: (-c.change_ns, c.file, c.line_b, c.line_a))
+
+
+def _pairs(a: Profile, f: Function | None, b: Profile, g: Function | None) -> list[tuple[int, int]]:
+    """Line numbers in A and B that are the same line; 0 for none."""
+    numbers_a, texts_a = _body(a, f)
+    numbers_b, texts_b = _body(b, g)
+    pairs = []
+    matcher = difflib.SequenceMatcher(None, texts_a, texts_b, autojunk=False)
+    for kind, a0, a1, b0, b1 in matcher.get_opcodes():
+        if kind == "equal":
+            pairs += list(zip(numbers_a[a0:a1], numbers_b[b0:b1], strict=True))
+        else:
+            # A line that was edited in its place is the same line; what is left over is in one of them only.
+            both = min(a1 - a0, b1 - b0) if kind == "replace" else 0
+            pairs += list(zip(numbers_a[a0 : a0 + both], numbers_b[b0 : b0 + both], strict=True))
+            pairs += [(n, 0) for n in numbers_a[a0 + both : a1]] + [(0, n) for n in numbers_b[b0 + both : b1]]
+    return pairs
+
+
+def _body(profile: Profile, function: Function | None) -> tuple[list[int], list[str]]:
+    if function is None or not function.lines:
+        return [], []
+    source, key = profile.source(function.key.filename), function.key
+    first, known = min(key.first_line, *function.lines), max(function.lines)
+    numbers = list(range(first, last_line(source, key.function_name, key.first_line, known) + 1))
+    return numbers, [source.line(n) or f"+{n - first}" for n in numbers]
+
+
+def _change_row(change: Change) -> dict[str, Any]:
+    return {
+        "file": change.file,
+        "function": change.function,
+        "line_a": change.line_a or None,
+        "line_b": change.line_b or None,
+        "hits_a": change.hits_a,
+        "hits_b": change.hits_b,
+        "ns_a": change.ns_a,
+        "ns_b": change.ns_b,
+        "change_ns": change.change_ns,
+        "source": change.source,
+    }
+
+
+def render_changes(
+    changes: list[Change], profiles: tuple[Profile, Profile], names: tuple[str, str], layout: listing.Layout
+) -> str:
+    """The lines that got slower, then those that got faster."""
+    total_a, total_b = sum(c.ns_a for c in changes), sum(c.ns_b for c in changes)
+    a, b = profiles
+    what = "self time" if a.full and b.full else "time, callees included"
+    unit = layout.unit_s
+    out = [f"A = {inert(names[0])}\nB = {inert(names[1])}\n\n"]
+    change = f"{100 * (total_b - total_a) / total_a:+.1f} %" if total_a else "new"
+    head = f"{what}: {duration(total_a, unit)} -> {duration(total_b, unit)}  {change}"
+    out.append(layout.paint(BOLD, head) + "\n\n")
+    slower = [c for c in changes if c.change_ns > 0][: layout.top]
+    faster = [c for c in reversed(changes) if c.change_ns < 0][: layout.top]
+    for title, rows, color in (("Slower", slower, RED), ("Faster", faster, GREEN)):
+        if rows:
+            out += [layout.paint(BOLD, title) + "\n", *_change_table(rows, layout, color), "\n"]
+    if not slower and not faster:
+        out.append("No line changed.\n")
+    return "".join(out)
+
+
+def _change_table(changes: list[Change], layout: listing.Layout, color: str) -> list[str]:
+    unit = layout.unit_s
+    head = ["change", "A", "B", "hit A", "hit B", "hits A", "hits B"]
+    rows = []
+    for c in changes:
+        sign = "+" if c.change_ns > 0 else "-"
+        cells = [sign + duration(abs(c.change_ns), unit), duration(c.ns_a, unit), duration(c.ns_b, unit)]
+        cells.append(duration(c.ns_a / c.hits_a, unit) if c.hits_a else "")
+        cells.append(duration(c.ns_b / c.hits_b, unit) if c.hits_b else "")
+        rows.append([*cells, f"{c.hits_a:,}", f"{c.hits_b:,}"])
+    widths = [max(len(row[n]) for row in [head, *rows]) for n in range(len(head))]
+    places = [_place(c, layout) for c in changes]
+    wide = max(map(len, places))
+    out = [layout.paint(DIM, "  ".join(f"{h:>{w}}" for h, w in zip(head, widths, strict=True))) + "\n"]
+    for c, row, place in zip(changes, rows, places, strict=True):
+        cells = [f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)]
+        left = "  ".join([layout.paint(color, cells[0]), *cells[1:], layout.paint(DIM, f"{place:<{wide}}")])
+        used = sum(widths) + 2 * len(widths) + wide + 2
+        text = inert(c.source) or c.function
+        if layout.width is not None:
+            text = screen.cut(text, max(layout.width - used, 16))
+        out.append(f"{left}  {screen.highlight([text])[0] if layout.color else text}".rstrip() + "\n")
+    return out
+
+
+def _place(change: Change, layout: listing.Layout) -> str:
+    name = inert(shown_path(change.file, layout.root))
+    if not change.line_b:
+        return f"{name}:{change.line_a} only in A"
+    if not change.line_a:
+        return f"{name}:{change.line_b} only in B"
+    return f"{name}:{change.line_b}"

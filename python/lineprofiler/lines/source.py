@@ -1,0 +1,207 @@
+"""The text of profiled code: taken when a function is registered, through its loader, with its encoding.
+
+A file that is edited, moved or deleted later, a notebook cell that is run again and a module in a zip still show the
+lines that ran. Registration happens at the first call of a function of the file, so it reads bytes and decodes nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import linecache
+import os
+import re
+import sys
+import tokenize
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+CHANGED = "source changed since the run"
+LIMIT = 20_000_000
+"""Bytes of a source file; a larger one is not taken."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Lines of a file without their ends, from line 1 on; `note` says what is not right with them, "" nothing."""
+
+    lines: tuple[str, ...]
+    note: str = ""
+    digest: str = ""
+    on_disk: bool = False
+
+    def line(self, number: int) -> str:
+        """The text of a line; "" where it is not known."""
+        return self.lines[number - 1] if 0 < number <= len(self.lines) else ""
+
+    def numbered(self) -> dict[int, str]:
+        return dict(enumerate(self.lines, 1))
+
+
+@dataclass
+class _Taken:
+    path: str
+    data: bytes | None
+    text: str | None
+
+
+class SourceBook:
+    """Sources by the file name that code objects carry."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, _Taken] = {}
+        self._read: dict[str, Source] = {}
+        self._start = os.getcwd() if _has_cwd() else "/"
+
+    def capture(self, filename: str, module: Mapping[str, Any] | None = None) -> str:
+        """Takes the text of this file now, if it was not taken; gives the name under which it is reported.
+
+        `module` are the globals of the code, for what only their loader can read.
+        """
+        taken = self._taken.get(filename)
+        if taken is None or (taken.data is None and taken.text is None):
+            taken = self._taken[filename] = self._take(filename, module or {})
+            self._read.pop(taken.path, None)
+        return taken.path
+
+    def path_of(self, filename: str) -> str:
+        """The absolute path of a code object's file; the name itself where there is no file."""
+        taken = self._taken.get(filename)
+        return taken.path if taken is not None else self.capture(filename)
+
+    def get(self, filename: str) -> Source:
+        """What was taken under this file name of code."""
+        path = self.path_of(filename)
+        found = self._read.get(path)
+        taken = self._taken[filename]
+        if found is None:
+            found = self._read[path] = _decoded(taken)
+        if taken.data is not None and not found.note and _bytes_of(path) != taken.data:
+            return Source(found.lines, CHANGED, found.digest)
+        return found
+
+    def _take(self, filename: str, module: Mapping[str, Any]) -> _Taken:
+        path = self._find(filename)
+        if path is not None and (data := _bytes_of(path)) is not None:
+            return _Taken(path, data, None)
+        loader = module.get("__loader__")
+        name = getattr(module.get("__spec__"), "name", None) or module.get("__name__")
+        if module.get("__file__") == filename and hasattr(loader, "get_source"):
+            try:
+                text = loader.get_source(name) if loader is not None else None
+            except Exception:  # a loader of anybody's
+                text = None
+            if isinstance(text, str):
+                return _Taken(os.path.abspath(filename), None, text)
+        if filename == "<string>" and module.get("__name__") == "__main__" and "-c" in sys.orig_argv:
+            return _Taken(filename, None, sys.orig_argv[sys.orig_argv.index("-c") + 1])
+        lines = linecache.getlines(filename, dict(module))
+        return _Taken(filename, None, "".join(lines) if lines else None)
+
+    def _find(self, filename: str) -> str | None:
+        """A file of this name. A relative one is relative to where the program started, or to where it is found now."""
+        if filename.startswith("<") or not filename:
+            return None
+        if os.path.isabs(filename):
+            return filename if os.path.isfile(filename) else None
+        for folder in (self._start, "", *sys.path):
+            path = os.path.abspath(os.path.join(folder, filename)) if _has_cwd() or os.path.isabs(folder) else ""
+            if path and os.path.isfile(path):
+                return path
+        return None
+
+
+def _has_cwd() -> bool:
+    try:
+        return bool(os.getcwd())
+    except OSError:  # it was removed
+        return False
+
+
+def _bytes_of(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LIMIT + 1)
+    except (OSError, ValueError):
+        return None
+    return data if len(data) <= LIMIT else None
+
+
+def _decoded(taken: _Taken) -> Source:
+    if taken.text is not None:
+        return from_text(taken.text)
+    if taken.data is None:
+        return Source((), "no source")
+    return from_bytes(taken.data)
+
+
+def from_text(text: str) -> Source:
+    return Source(split(text), digest=_digest(text.encode("utf-8", "surrogatepass")))
+
+
+def from_bytes(data: bytes) -> Source:
+    """The lines of a source file, by its encoding; undecodable bytes are shown as escapes and said."""
+    digest = _digest(data)
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return Source(split(data.decode(encoding)), digest=digest, on_disk=True)
+    except (SyntaxError, UnicodeDecodeError, LookupError):
+        text = data.decode("utf-8", "backslashreplace")
+        return Source(split(text), "source cannot be decoded", digest, True)
+
+
+def from_disk(path: str) -> Source:
+    """A file's lines as they are now."""
+    data = _bytes_of(path)
+    if data is None:
+        lines = linecache.getlines(path) if path.startswith("<") else []
+        return from_text("".join(lines)) if lines else Source((), "no source")
+    return from_bytes(data)
+
+
+def has_changed(path: str, digest: str) -> bool:
+    """Whether there is a file at this path with another text than that of the digest."""
+    data = _bytes_of(path)
+    return data is not None and _digest(data) != digest
+
+
+def split(text: str) -> tuple[str, ...]:
+    # The lines of Python, which do not end at form feeds and separators of other kinds, as str.splitlines() has it.
+    return tuple(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+@lru_cache(maxsize=64)
+def definitions(source: Source) -> dict[int, tuple[str, int]]:
+    """Qualified name and last line of each function, by its first line, decorators included."""
+    try:
+        tree = ast.parse("\n".join(source.lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    found: dict[int, tuple[str, int]] = {}
+    pending: list[tuple[ast.AST, str]] = [(tree, "")]
+    while pending:
+        node, prefix = pending.pop()
+        for child in ast.iter_child_nodes(node):
+            inner = prefix
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                first = min([child.lineno, *(d.lineno for d in child.decorator_list)])
+                name = prefix + child.name
+                found[first] = (name, child.end_lineno or child.lineno)
+                inner = f"{name}." if isinstance(child, ast.ClassDef) else f"{name}.<locals>."
+            pending.append((child, inner))
+    return found
+
+
+def last_line(source: Source, name: str, first: int, known: int) -> int:
+    """The last line of the function that begins at `first`; `known` is a line that certainly belongs to it."""
+    if name == "<module>":
+        return max(known, len(source.lines) - (1 if source.lines and not source.lines[-1] else 0))
+    found = definitions(source).get(first)
+    return max(known, found[1]) if found is not None else known

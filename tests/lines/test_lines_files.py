@@ -1,0 +1,233 @@
+"""``.lprof`` files: ours and line_profiler's, both ways; what is broken or malicious; the command that prints them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lptest import ROOT, lineprofiler, run_process
+
+from lineprofiler import LineProfiler, load_stats
+from lineprofiler.lines import lprof
+from lineprofiler.lines.compat import LineStats
+from lineprofiler.lines.model import Function, FunctionKey, Line, Profile
+from lineprofiler.lines.source import from_bytes
+
+DATA = ROOT / "tests/data"
+
+
+def example(path: Path, factor: int = 1, text: str | None = None) -> Profile:
+    source = text if text is not None else "def f(n):\n    x = n\n    return x\n"
+    path.write_text(source)
+    function = Function(FunctionKey(str(path), "f", 1), 2 * factor, 900 * factor, 800 * factor, 70 * factor, 1)
+    function.lines = {2: Line(2, 3, 400 * factor, 300 * factor, 70), 3: Line(2, 2, 500 * factor, 500 * factor)}
+    function.threads = {"MainThread (0)": dict(function.lines)}
+    function.executable = frozenset((2, 3))
+    return Profile(
+        {function.key: function}, {str(path): from_bytes(path.read_bytes())}, {"line": 30.0}, ["a note"], processes=1
+    )
+
+
+def test_round_trip_keeps_everything(tmp_path: Path) -> None:
+    profile = example(tmp_path / "m.py")
+    lprof.write(tmp_path / "a.lprof", profile)
+    assert lprof.read(tmp_path / "a.lprof") == profile
+    assert os.listdir(tmp_path).count("a.lprof") == 1
+    assert len(os.listdir(tmp_path)) == 2
+
+
+def test_changed_source_is_said_and_the_text_that_ran_is_shown(tmp_path: Path) -> None:
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    (tmp_path / "m.py").write_text("def g():\n    pass\n")
+    source = lprof.read(tmp_path / "a.lprof").source(str(tmp_path / "m.py"))
+    assert source.note == "source changed since the run"
+    assert source.line(2) == "    x = n"
+    (tmp_path / "m.py").unlink()
+    gone = lprof.read(tmp_path / "a.lprof").source(str(tmp_path / "m.py"))
+    assert (gone.note, gone.line(3)) == ("", "    return x")
+
+
+@pytest.mark.parametrize("version", ["4.2", "5.1"])
+def test_files_of_line_profiler_are_read(version: str) -> None:
+    profile = lprof.read(DATA / f"line-profiler-{version}.lprof")
+    hits = {k.function_name: {n: line.hits for n, line in f.lines.items()} for k, f in profile.functions.items()}
+    names = sorted(hits)
+    # 4.x knows plain names only.
+    assert names == (["add", "count"] if version == "4.2" else ["Index.add", "count"])
+    assert hits["count"] == {2: 1, 3: 31, 4: 30, 5: 1}
+    assert not profile.full
+    assert all(line.time_ns > 0 for f in profile.functions.values() for line in f.lines.values())
+
+
+def test_line_profiler_reads_ours(tmp_path: Path) -> None:
+    theirs = pytest.importorskip("line_profiler", reason="line_profiler has no wheel for this interpreter")
+    profile = example(tmp_path / "m.py")
+    lprof.write(tmp_path / "a.lprof", profile)
+    stats = theirs.load_stats(str(tmp_path / "a.lprof"))
+    assert stats.timings == {(str(tmp_path / "m.py"), 1, "f"): [(2, 2, 400), (3, 2, 500)]}
+    assert stats.unit == 1e-9
+    command = [sys.executable, "-m", "line_profiler", str(tmp_path / "a.lprof")]
+    shown = run_process(command, cwd=tmp_path).expect().stdout
+    assert "Function: f at line 1" in shown
+    assert "x = n" in shown
+
+
+def test_we_read_what_line_profiler_writes_now(tmp_path: Path) -> None:
+    theirs = pytest.importorskip("line_profiler", reason="line_profiler has no wheel for this interpreter")
+
+    def work(n: int) -> int:
+        return sum(range(n))
+
+    profiler = theirs.LineProfiler(work)
+    profiler.runcall(work, 10)
+    profiler.dump_stats(str(tmp_path / "b.lprof"))
+    ours = load_stats(tmp_path / "b.lprof")
+    assert ours.timings == profiler.get_stats().timings
+    assert ours.unit == 1e-9
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch PWNED",)
+
+
+def state_of(state: Any, name: str = "LineStats") -> bytes:
+    body = pickle.dumps(state, 2)[2:-1]
+    return b"\x80\x02cline_profiler.line_profiler\n" + name.encode() + b"\n)\x81" + body + b"b."
+
+
+BROKEN = {
+    "garbage": b"garbage",
+    "empty": b"",
+    "cut": state_of({"timings": {}, "unit": 1e-9})[:-5],
+    "more after the end": state_of({"timings": {}, "unit": 1e-9}) + b"x",
+    "runs code": pickle.dumps(Evil()),
+    "runs code inside": state_of({"timings": {("f", 1, "g"): [Evil()]}, "unit": 1e-9}),
+    "another class": state_of({}, "LineProfiler"),
+    "a builtin": b"cbuiltins\neval\n(V1+1\ntR.",
+    "persistent": b"Pfoo\n.",
+    "a plain dict": pickle.dumps({"timings": {}, "unit": 1e-9}),
+    "no unit": state_of({"timings": {}}),
+    "unit is text": state_of({"timings": {}, "unit": "s"}),
+    "unit is nan": state_of({"timings": {}, "unit": float("nan")}),
+    "timings is a list": state_of({"timings": [], "unit": 1e-9}),
+    "short key": state_of({"timings": {("f", 1): []}, "unit": 1e-9}),
+    "hits are text": state_of({"timings": {("f", 1, "g"): [(1, "2", 3)]}, "unit": 1e-9}),
+    "time is infinite": state_of({"timings": {("f", 1, "g"): [(1, 2, float("inf"))]}, "unit": 1e-9}),
+    "line beyond 64 bits": state_of({"timings": {("f", 1, "g"): [(1 << 70, 2, 3)]}, "unit": 1e-9}),
+    "ours, damaged": state_of({"timings": {}, "unit": 1e-9, "lineprofiler": {"version": 1, "sources": 3}}),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_and_malicious_files(tmp_path: Path, case: str) -> None:
+    (tmp_path / "x.lprof").write_bytes(BROKEN[case])
+    with pytest.raises(lprof.FormatError):
+        lprof.read(tmp_path / "x.lprof")
+    done = lineprofiler("lines", "x.lprof", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("lineprofiler lines: x.lprof: ")
+    assert done.stderr.count("\n") == 1
+    assert os.listdir(tmp_path) == ["x.lprof"]
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    for name in ("none.lprof", "."):
+        done = lineprofiler("lines", name, cwd=tmp_path).expect(2)
+        assert done.stderr.startswith(f"lineprofiler lines: {name}: ")
+        assert done.stderr.count("\n") == 1
+    assert lineprofiler("lines", cwd=tmp_path).expect(2).stderr.startswith("usage: lineprofiler lines")
+    assert "--formal" in lineprofiler("lines", "--formal", "x", cwd=tmp_path).expect(2).stderr
+
+
+def test_printed_merged_exported(tmp_path: Path) -> None:
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    lprof.write(tmp_path / "b.lprof", example(tmp_path / "m.py", factor=3))
+    text = lineprofiler("lines", "a.lprof", "b.lprof", cwd=tmp_path).expect().stdout
+    assert "8 calls" in text
+    assert "2 processes" in text
+    assert "return x" in text
+    document = json.loads(lineprofiler("lines", "a.lprof", "b.lprof", "--format", "json", cwd=tmp_path).expect().stdout)
+    [function] = document["functions"]
+    assert (function["calls"], function["time_ns"], function["lines"][0]["awaited_ns"]) == (8, 3600, 140)
+    assert function["threads"]["MainThread (0)"][0]["hits"] == 4
+    rows = list(csv.DictReader(io.StringIO(lineprofiler("lines", "a.lprof", "--format", "csv", cwd=tmp_path).stdout)))
+    assert [(r["line"], r["hits"], r["visits"], r["time_ns"], r["source"]) for r in rows] == [
+        ("2", "2", "3", "400", "    x = n"),
+        ("3", "2", "2", "500", "    return x"),
+    ]
+    assert lineprofiler("lines", "a.lprof", "-o", "out.txt", cwd=tmp_path).expect().stdout == ""
+    assert "return x" in (tmp_path / "out.txt").read_text(encoding="utf-8")
+
+
+def test_what_line_profiler_did_not_measure_is_null() -> None:
+    done = lineprofiler("lines", DATA / "line-profiler-5.1.lprof", "--format", "json").expect()
+    function = next(f for f in json.loads(done.stdout)["functions"] if f["function"] == "count")
+    assert function["calls"] is None
+    assert function["lines"][0]["self_ns"] is None
+    assert function["source_note"] == "no source"
+    text = lineprofiler("lines", DATA / "line-profiler-5.1.lprof").expect().stdout
+    assert "self and awaited time are not in it" in text
+    # Only the last sentence has the word: there is no column of it.
+    assert text.count("self") == 1
+
+
+def test_diff_follows_lines_that_moved(tmp_path: Path) -> None:
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    moved = example(tmp_path / "m.py", text="# new\n\ndef f(n):\n    y = 0\n    x = n\n    return x\n")
+    function = Function(FunctionKey(str(tmp_path / "m.py"), "f", 3), 2, 5000)
+    function.lines = {4: Line(2, 2, 10, 10), 5: Line(2, 2, 4000, 4000), 6: Line(2, 2, 450, 450)}
+    moved.functions = {function.key: function}
+    lprof.write(tmp_path / "b.lprof", moved)
+    rows = json.loads(lineprofiler("lines", "--diff", "a.lprof", "b.lprof", "--format", "json", cwd=tmp_path).stdout)
+    assert [(r["line_a"], r["line_b"], r["change_ns"], r["source"]) for r in rows["lines"]] == [
+        (2, 5, 3700, "x = n"),
+        (None, 4, 10, "y = 0"),
+        (3, 6, -50, "return x"),
+    ]
+    text = lineprofiler("lines", "--diff", "a.lprof", "b.lprof", cwd=tmp_path).expect().stdout
+    assert "self time: 800ns -> 4.5us  +457.5 %" in text
+    assert text.index("Slower") < text.index("x = n") < text.index("only in B") < text.index("Faster")
+    assert "two files, not 1" in lineprofiler("lines", "--diff", "a.lprof", cwd=tmp_path).expect(2).stderr
+
+
+def test_line_stats_add_up(tmp_path: Path) -> None:
+    a = LineStats({("f.py", 1, "f"): [(2, 1, 10)]}, 1e-9)
+    b = LineStats({("f.py", 1, "f"): [(2, 1, 10), (3, 4, 5)]}, 1e-6)
+    total = a + b
+    assert total.timings == {("f.py", 1, "f"): [(2, 2, 10_010), (3, 4, 5_000)]}
+    assert total.unit == 1e-9
+    assert a == LineStats(dict(a.timings), 1e-9)
+    assert a != b
+    total.to_file(tmp_path / "t.lprof")
+    assert load_stats(tmp_path / "t.lprof") == total
+    out = io.StringIO()
+    total.print(stream=out, output_unit=1e-6)
+    assert out.getvalue().startswith("Timer unit: 1e-06 s\n")
+
+
+def test_dump_and_rows_of_a_profiler(tmp_path: Path) -> None:
+    def work(n: int) -> int:
+        total = 0
+        for i in range(n):
+            total += i
+        return total
+
+    profiler = LineProfiler(work)
+    assert profiler.runcall(work, 50) == 1225
+    profiler.dump_stats(tmp_path / "w.lprof")
+    stats = load_stats(tmp_path / "w.lprof")
+    [rows] = stats.timings.values()
+    first = work.__code__.co_firstlineno
+    assert [(line - first, hits) for line, hits, _ in rows] == [(1, 1), (2, 51), (3, 50), (4, 1)]
+    assert stats.timings == profiler.get_stats().timings
+    table = profiler.get_stats().rows()
+    assert [(r["line"] - first, r["hits"], r["source"].strip()) for r in table][2] == (3, 50, "total += i")
