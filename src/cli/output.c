@@ -52,6 +52,21 @@ static int open_temporary(lp_cli_output *output, const struct stat *old)
     return LP_EXIT_OK;
 }
 
+/* The kernel refuses to follow such a link where fs.protected_symlinks is set; realpath reads it and knows nothing of that. */
+static bool is_trap(const char *path)
+{
+    struct stat link, folder;
+    const char *name = strrchr(path, '/');
+    char *parent;
+
+    if (lstat(path, &link) != 0 || !S_ISLNK(link.st_mode) || link.st_uid == geteuid())
+        return false;
+    parent = name ? strndup(path, (size_t)(name - path) + 1) : strdup(".");
+    bool open = !parent || stat(parent, &folder) != 0 || ((folder.st_mode & S_IWOTH) && folder.st_uid != link.st_uid);
+    free(parent);
+    return open;
+}
+
 int lp__cli_output_open(lp_cli_output *output, const char *path, const lp_cli_io *io)
 {
     struct stat old;
@@ -63,6 +78,8 @@ int lp__cli_output_open(lp_cli_output *output, const char *path, const lp_cli_io
     output->text.color = false;
     output->text.utf8 = true;
     output->sink = &output->file;
+    if (is_trap(path))
+        return lp__cli_fail(io, "%s: a link of another user, in a folder where everybody may write", path);
     output->target = realpath(path, NULL);
     if (!output->target)
         output->target = strdup(path);

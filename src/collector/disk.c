@@ -61,7 +61,7 @@ lp__batch *lp__disk_free(lp__disk *disk)
     pthread_mutex_unlock(&disk->lock);
     if (!mine)
         return NULL;
-    disk->batch.count = 0;
+    disk->batch.count = disk->batch.append_count = 0;
     disk->batch.adopt = disk->batch.sync = false;
     return &disk->batch;
 }

@@ -25,6 +25,7 @@
 
 #include "collector/disk.h"
 #include "collector/orders.h"
+#include "collector/sampler.h"
 #include "collector/source.h"
 #include "core/clock.h"
 #include "store/election.h"
@@ -39,6 +40,7 @@
 typedef struct collector {
     lp__watch watch;
     lp__disk disk;
+    lp__sampler sampler;
     lp_source_facts facts; /* commit "" until git has answered */
     lp_track track;        /* how the clocks go */
     char lock_name[LP_ELECTION_ROOM];
@@ -124,7 +126,8 @@ static bool open_events(collector *c)
         close(c->changes);
         c->changes = -1;
     }
-    return listen_to(c, c->signals, &c->signals) && lp__disk_start(&c->disk) && listen_to(c, c->disk.done, &c->disk);
+    return lp__sampler_start(&c->sampler, &c->watch) && listen_to(c, c->signals, &c->signals) &&
+           lp__disk_start(&c->disk) && listen_to(c, c->disk.done, &c->disk);
 }
 
 static void hear_signals(collector *c)
@@ -169,7 +172,7 @@ static bool wait_for_events(collector *c, uint64_t until)
 /* Segments that keep us: of the living, and of the dead whose snapshot may still succeed. */
 static unsigned keeping(const collector *c)
 {
-    unsigned count = c->watch.pending;
+    unsigned count = c->watch.pending + lp__streams_pending(&c->sampler.streams);
 
     for (const lp__watched *w = c->watch.list; w; w = w->next)
         count += w->fd >= 0 && (w->busy || !(w->failures >= LP__HOPELESS && lp__watch_is_dead(w)));
@@ -192,6 +195,9 @@ static uint64_t next_event(const collector *c)
         least(&next, now + PENDING_NS);
     if (c->empty_ns)
         least(&next, c->empty_ns + LINGER_NS);
+    least(&next, lp__sampler_due(&c->sampler));
+    if (!c->in_flight)
+        least(&next, lp__streams_due(&c->sampler.streams));
     for (const lp__watched *w = c->watch.list; w; w = w->next) {
         if (w->fd < 0 || c->in_flight) /* then the disk wakes us */
             continue;
@@ -266,6 +272,7 @@ static void take_batch(collector *c)
     if (!batch)
         return;
     c->in_flight = false;
+    lp__streams_take(&c->sampler.streams, batch, lp__now_ns());
     if (lp__settle_orders(&c->watch, batch))
         c->burial_ns = lp__now_ns();
 }
@@ -289,7 +296,8 @@ static void post_batch(collector *c)
         c->write_all = false;
     }
     c->adopt = c->look = false;
-    if (!batch->count && !batch->adopt && !batch->sync)
+    lp__streams_give(&c->sampler.streams, batch, lp__now_ns());
+    if (!batch->count && !batch->append_count && !batch->adopt && !batch->sync)
         return;
     c->in_flight = true;
     lp__disk_post(&c->disk);
@@ -336,6 +344,9 @@ static bool go_round(collector *c)
         lp__watch_scan(&c->watch);
     c->changed = false;
     take_batch(c);
+    lp__sampler_run(&c->sampler, now, c->write_all);
+    if (c->watch.count == 0)
+        lp__sampler_rest(&c->sampler);
     post_batch(c);
     if (c->in_flight || keeping(c)) {
         c->empty_ns = 0;

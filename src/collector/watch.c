@@ -112,6 +112,7 @@ static void add(lp__watch *watch, const char *name)
         w->fd = fd;
         fd = -1;
         w->snapshot_ns = header.snapshot_ns;
+        w->sample_ns = header.sample_ns;
         w->due_ns = w->snapshot_ns ? lp__now_ns() + w->snapshot_ns : UINT64_MAX;
         watch->count++;
         follow_process(watch, w, &head->id);
@@ -208,6 +209,8 @@ void lp__watch_drop(lp__watch *watch, lp__watched *w)
     while (*link != w)
         link = &(*link)->next;
     *link = w->next;
+    if (w->sampled && watch->dropped)
+        watch->dropped(w->sampled);
     if (w->fd >= 0) {
         close(w->fd);
         watch->count--;

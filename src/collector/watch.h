@@ -30,6 +30,8 @@ typedef struct lp__watched {
     uint64_t failed;      /* in all, since the last that succeeded */
     uint64_t retry_ns;    /* CLOCK_MONOTONIC: not before */
     uint32_t asked;       /* the newest "write everything now" that it has an order of */
+    uint64_t sample_ns;   /* interval, 0 none */
+    void *sampled;        /* the sampler's; NULL: nothing */
 } lp__watched;
 
 typedef struct lp__watch {
@@ -39,9 +41,10 @@ typedef struct lp__watch {
     uint64_t pid_ns, mnt_ns, time_ns;
     int poll; /* epoll; a pidfd's data is its lp__watched */
     lp__watched *list;
-    unsigned count;   /* that are ours */
-    uint32_t asked;   /* how often everything was to be written at once */
-    unsigned pending; /* files seen whose process has not begun to record */
+    unsigned count;                 /* that are ours */
+    uint32_t asked;                 /* how often everything was to be written at once */
+    unsigned pending;               /* files seen whose process has not begun to record */
+    void (*dropped)(void *sampled); /* told when an entry that has one goes; NULL: nobody */
 } lp__watch;
 
 uint64_t lp__now_ns(void);

@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "store/files.h"
@@ -222,6 +224,37 @@ static void write_dead(lp__writer *writer, lp__batch *batch)
     }
 }
 
+/* ---- samples */
+
+static void append(lp__writer *writer, lp__append *a)
+{
+    if (a->fd < 0) {
+        run_directory(writer);
+        a->fd = lp_samples_create(writer->run, a->id, a->series, a->start);
+    }
+    a->ok = a->fd >= 0 && lp_samples_append(a->fd, a->bytes);
+    if (a->fd >= 0 && a->close && a->ok) {
+        close(a->fd);
+        a->fd = -1;
+    }
+}
+
+static void append_all(lp__writer *writer, lp__batch *batch)
+{
+    sigset_t set, before;
+
+    if (!batch->append_count)
+        return;
+    sigemptyset(&set); /* beyond RLIMIT_FSIZE: an error will do */
+    sigaddset(&set, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+    for (unsigned i = 0; i < batch->append_count; i++)
+        append(writer, &batch->appends[i]);
+    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 void lp__write_batch(lp__writer *writer, lp__batch *batch)
 {
     if (batch->adopt)
@@ -230,6 +263,7 @@ void lp__write_batch(lp__writer *writer, lp__batch *batch)
     for (unsigned i = 0; i < batch->count; i++)
         if (!batch->orders[i].dead)
             batch->orders[i].outcome = write_living(writer, &batch->orders[i], batch);
+    append_all(writer, batch);
     if (batch->sync)
         syncfs(writer->run);
 }

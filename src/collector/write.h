@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "store/samples.h"
 #include "store/source_facts.h"
 #include "store/track.h"
 
@@ -37,7 +38,22 @@ typedef struct lp__order {
     lp__outcome outcome;
 } lp__order;
 
+#define LP__APPENDS 64u
+
+typedef struct lp__append { /* to a sample file */
+    void *who;              /* of the loop; not followed here */
+    lp_series series;
+    const lp_identity *id;  /* borrowed, as are start and bytes, until the outcome is back */
+    int fd;                 /* in and out, owned by the loop: -1: the file is to be made */
+    const lp_buffer *start; /* its beginning */
+    const lp_buffer *bytes;
+    bool close; /* nothing will follow */
+    bool ok;    /* outcome */
+} lp__append;
+
 typedef struct lp__batch {
+    unsigned append_count;
+    lp__append appends[LP__APPENDS];
     unsigned count;
     bool adopt;            /* first of all: what earlier runs into this directory left */
     bool sync;             /* the living, too */

@@ -27,8 +27,8 @@
 #define LP_SEG_LAYOUT 2u
 #define LP_SEG_ORDER 0x01020304u
 #define LP_SEG_HEADER 4096u
-#define LP_SEG_START (64u << 10) /* bytes populated at creation */
-#define LP_SEG_STEP (64u << 10)  /* and taken at a time later */
+#define LP_SEG_START (16u << 10) /* bytes populated at creation: a first phase needs 15 KB, and each page costs 2 us */
+#define LP_SEG_STEP (64u << 10)  /* and taken at a time later; the first of them in parts of LP_SEG_START */
 
 typedef uint32_t lp_off;
 
@@ -111,6 +111,11 @@ typedef struct lp_seg_header {
     /* Stored by the collector when the process has died; the rest of the header is the process's. */
     lp_moment died; /* when the collector learnt of it; zeros: not known */
     uint64_t end;   /* how, see store/end.h; 0 nobody has looked */
+    /* Of the process again. */
+    uint64_t sample_ns; /* interval between samples that its collector takes, 0 = none */
+    /* What torch says of this process's GPU memory, bytes, at `torch_when` (ns of CLOCK_MONOTONIC; 0: never). Stored in this
+     * order, so that a reader who finds the same `torch_when` before and after has both. */
+    uint64_t torch_allocated, torch_reserved, torch_when;
 } lp_seg_header;
 _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER, "the header has one page");
 

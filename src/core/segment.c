@@ -118,6 +118,7 @@ static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder,
     fd = openat(dirfd, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         goto failed;
+    (void)fchmod(fd, 0600); /* a umask may have taken our own bits, and readers open it by name */
     what = "flock";
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
         goto failed;
@@ -198,7 +199,8 @@ lp_off lp_segment_take(lp_segment *segment, lp_seg_kind kind, lp_off owner, uint
         sched_yield();
     uint64_t at = header->used;
     if (at + size <= segment->capacity) {
-        uint64_t until = (at + size + LP_SEG_STEP - 1) & ~(uint64_t)(LP_SEG_STEP - 1);
+        uint64_t step = at + size < LP_SEG_STEP ? LP_SEG_START : LP_SEG_STEP;
+        uint64_t until = (at + size + step - 1) & ~(step - 1);
         if (until > segment->capacity)
             until = segment->capacity;
         if (populate(segment, until)) {

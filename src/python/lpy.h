@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "core/record.h"
+#include "store/describe.h"
 #include "store/model.h"
 #include "store/snapshot.h"
 
@@ -23,10 +24,11 @@ typedef struct lpy_session {
     char *run_dir;            /* absolute; owned */
     char *directory;          /* working directory at the start, NULL unknown; owned */
     bool wants_collector;
-    uint64_t time_ns;     /* inode of the time namespace */
+    lp_namespaces ns;     /* of this process */
     lp_arena *arena;      /* of `id` */
     lp_identity id;       /* of this process; in a child described anew */
     uint64_t snapshot_ns; /* interval, 0 = none periodic */
+    uint64_t sample_ns;   /* interval, 0 = none */
     int io_fd;            /* of /proc/self/io, -1 none */
     uint64_t io_dev, io_ino;
     uint32_t io_generation;

@@ -12,7 +12,8 @@ SRC = ROOT / "src"
 SEES = {
     "core": {"core"},
     "store": {"core", "store"},
-    "collector": {"core", "store", "collector"},
+    "sample": {"core", "store", "sample"},
+    "collector": {"core", "store", "sample", "collector"},
     "analysis": {"core", "store", "analysis"},
     "render": {"core", "store", "analysis", "render"},
     "cli": {"core", "store", "analysis", "render", "cli"},

@@ -552,7 +552,7 @@ def test_none_can_be_started(stage: Stage) -> None:
         while time.monotonic() < end:
             with profiler.phase("a"):
                 time.sleep(0.001)
-        names = sorted(os.path.basename(p) for p in glob.glob(sys.argv[1] + "/workers/*/w_it_*"))
+        names = sorted(os.path.basename(p) for p in glob.glob(sys.argv[1] + "/workers/*/w_it_*.snap"))
         profiler.close()
         print(names)
         """,

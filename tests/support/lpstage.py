@@ -135,7 +135,12 @@ class Stage:
         return sorted(p for p in self.shm.glob("lineprofiler-*/**/*"))
 
     def snapshots(self) -> list[Path]:
-        return sorted(self.run.glob("workers/*/*"))
+        """And what else lies about there, but samples."""
+        return sorted(p for p in self.run.glob("workers/*/*") if p.suffix != ".samples")
+
+    def samples(self, kind: str = "w") -> list[Path]:
+        """Sample files of processes, or of hosts (`host`)."""
+        return sorted(self.run.glob(f"workers/*/{kind}_*.samples"))
 
     def close(self) -> None:
         for process in self.started:

@@ -1,0 +1,325 @@
+#include "collector/sampled.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "store/segment.h"
+
+#define DEPTH 64u
+#define BUSY_NS 10000000 /* CPU time of an interval, below which it does not tell the threads apart */
+
+lp__sampled *lp__sampled_new(lp__watch *watch, lp__watched *w, lp__streams *streams, int root)
+{
+    lp__sampled *s = calloc(1, sizeof *s);
+    lp_worker *head = NULL;
+    uint32_t state;
+
+    (void)watch;
+    if (!s)
+        return NULL;
+    s->segment = fcntl(w->fd, F_DUPFD_CLOEXEC, 3);
+    s->writer = lp_sample_writer_new(LP_SERIES_PROCESS, 0, w->sample_ns);
+    if (s->segment < 0 || !s->writer || lp__segment_head(s->segment, w->name, &head, &state, NULL) != LP_OK)
+        goto failed;
+    s->process.dir = -1;
+    s->missing = lp_process_open(&s->process, root, head->id.pid, head->id.pid_start, true);
+    s->stream = lp__stream_new(streams, head, LP_SERIES_PROCESS, w->sample_ns);
+    if (!s->stream)
+        goto failed;
+    s->watched = w;
+    s->interval_ns = w->sample_ns;
+    s->pss_kib = LP_UNKNOWN_I64;
+    s->pss_reason = LP_REASON_NOT_DUE;
+    return s;
+
+failed:
+    lp_worker_free(head);
+    lp__sampled_free(s);
+    return NULL;
+}
+
+void lp__sampled_free(lp__sampled *s)
+{
+    if (s->stream) {
+        lp_sample_writer_flush(s->writer, &s->stream->waiting);
+        lp__stream_end(s->stream);
+    }
+    lp_process_close(&s->process);
+    lp_sample_writer_free(s->writer);
+    if (s->segment >= 0)
+        close(s->segment);
+    free(s->paths);
+    free(s);
+}
+
+/* ---- which phases */
+
+static uint32_t *find_path(lp__sampled *s, uint64_t key)
+{
+    if (s->path_room == 0)
+        return NULL;
+    for (uint32_t i = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32);; i++) {
+        uint32_t at = i & (s->path_room - 1);
+        if (s->paths[at].path == 0 || s->paths[at].key == key) {
+            s->paths[at].key = key;
+            return &s->paths[at].path;
+        }
+    }
+}
+
+static bool make_room(lp__sampled *s)
+{
+    if (s->path_room && s->path_count < s->path_room / 2)
+        return true;
+    uint32_t room = s->path_room ? 2 * s->path_room : 64, old_room = s->path_room;
+    void *fresh = calloc(room, sizeof *s->paths);
+    if (!fresh)
+        return false;
+    void *old = s->paths;
+    s->paths = fresh;
+    s->path_room = room;
+    const uint64_t *pairs = old; /* key, path: two words each */
+    _Static_assert(sizeof *s->paths == 16, "a key, a path and four bytes of padding");
+    for (uint32_t i = 0; i < old_room; i++) {
+        uint32_t path;
+        memcpy(&path, pairs + 2 * i + 1, sizeof path);
+        if (path)
+            *find_path(s, pairs[2 * i]) = path;
+    }
+    free(old);
+    return true;
+}
+
+/* The path that is known, or made by `name_id` below `parent`. 0: no more of them. */
+static uint32_t path_of(lp__sampled *s, const lp_open_view *view, uint64_t key, uint32_t parent, uint32_t name_id)
+{
+    lp_str name;
+
+    if (!make_room(s))
+        return parent;
+    uint32_t *path = find_path(s, key);
+    if (*path == 0 && lp_open_name(s->segment, view, name_id, &name)) {
+        *path = lp_sample_writer_path(s->writer, parent, name);
+        s->path_count += *path != 0;
+        free((char *)(uintptr_t)name.data);
+    }
+    return *path ? *path : parent;
+}
+
+/* The file's path of a thread's phase; 0 none. */
+static uint32_t resolve(lp__sampled *s, const lp_open_view *view, const lp_open_thread *thread)
+{
+    struct {
+        uint32_t name, path;
+    } level[DEPTH];
+    uint32_t depth = 0, at = 0;
+    uint64_t thread_key = view->header.thread_names ? (uint64_t)thread->name << 32 : 0;
+
+    for (lp_off node = thread->node, parent; node && depth < DEPTH; node = parent) {
+        uint32_t name, path;
+        if (!lp_open_node(s->segment, view, node, &name, &parent, &path))
+            return 0;
+        if (name == 0) /* the root */
+            break;
+        /* Most ask for what was open the last time: found at once, from the bottom. */
+        uint32_t *known = s->path_room ? find_path(s, thread_key | path) : NULL;
+        if (known && *known) {
+            at = *known;
+            break;
+        }
+        level[depth].name = name;
+        level[depth++].path = path;
+    }
+    if (at == 0 && view->header.thread_names && thread->name)
+        at = path_of(s, view, thread_key | UINT32_MAX, 0, thread->name);
+    while (depth-- > 0)
+        at = path_of(s, view, thread_key | level[depth].path, at, level[depth].name);
+    return at;
+}
+
+/* CPU time of a recording thread since the last row, ns; 0 where it cannot be told. */
+static int64_t spent_by(lp__sampled *s, int64_t tid)
+{
+    char path[64], text[LP__TEXT_ROOM];
+    const char *at = text;
+    lp_reason reason;
+    int64_t now;
+    unsigned slot = LP__SPLIT_THREADS, oldest = 0;
+
+    for (unsigned i = 0; i < LP__SPLIT_THREADS; i++) {
+        if (s->split[i].tid == tid)
+            slot = i;
+        if (s->split[i].seen < s->split[oldest].seen)
+            oldest = i;
+    }
+    snprintf(path, sizeof path, "task/%" PRId64 "/schedstat", tid);
+    if (s->missing || lp__text_once(s->process.dir, path, text, &reason) < 0 || !lp__number(&at, &now))
+        return 0;
+    int64_t before = now;
+    if (slot == LP__SPLIT_THREADS)
+        slot = oldest;
+    else if (s->split[slot].seen + 1 == s->rows)
+        before = s->split[slot].cpu_ns;
+    s->split[slot].tid = tid;
+    s->split[slot].cpu_ns = now;
+    s->split[slot].seen = s->rows;
+    return now > before ? now - before : 0;
+}
+
+static void add_share(lp_sample *row, uint32_t path, uint32_t parts)
+{
+    if (path == 0 || parts == 0)
+        return;
+    for (uint32_t i = 0; i < row->share_count; i++)
+        if (row->share[i].path == path) {
+            row->share[i].parts += parts;
+            return;
+        }
+    if (row->share_count < LP_SAMPLE_SHARES)
+        row->share[row->share_count++] = (lp_share){path, parts};
+}
+
+/* Where the threads did too little to tell: the first thread's phase, else the one that was opened last. */
+static const lp_open_thread *main_of(const lp__sampled *s, const lp_open_view *view)
+{
+    const lp_open_thread *best = NULL;
+
+    for (uint32_t i = 0; i < view->count; i++) {
+        const lp_open_thread *t = &view->thread[i];
+        if (t->node && t->tid == s->process.pid)
+            return t;
+        if (t->node && (!best || t->since > best->since))
+            best = t;
+    }
+    return best;
+}
+
+static void set_fresh(const lp__sampled *s, const lp_open_view *view, const lp_open_thread *thread, uint64_t now,
+                      lp_sample *row)
+{
+    uint64_t ticks = lp_ticks(), interval = s->last_ns ? now - s->last_ns : 0;
+
+    if (view->header.clock.kind != lp__clock_kind || !s->last_ns) {
+        lp_sample_miss(row, LP_COLUMN_PHASE_FRESH, LP_REASON_NOT_YET);
+        return;
+    }
+    uint64_t age = ticks > thread->since ? lp_ticks_to_ns(ticks - thread->since, view->header.clock.mult) : 0;
+    lp_sample_set(row, LP_COLUMN_PHASE_FRESH, age < interval ? (int64_t)((interval - age) / 1000) : 0);
+}
+
+/* The interval that ends with this row is charged to the phases that are open now. One recording thread: to its innermost. Several:
+ * by the CPU time that each has used in the interval, one without a phase to none; if that is too little, to the first
+ * thread's. */
+static void charge(lp__sampled *s, const lp_open_view *view, uint64_t now, lp_sample *row)
+{
+    int64_t spent[LP__SPLIT_THREADS] = {0}, sum = 0;
+    const lp_open_thread *first = main_of(s, view);
+
+    if (view->count > 1 && view->count <= LP__SPLIT_THREADS)
+        for (uint32_t i = 0; i < view->count; i++)
+            sum += spent[i] = spent_by(s, view->thread[i].tid);
+    if (!first)
+        return;
+    set_fresh(s, view, first, now, row);
+    if (sum < BUSY_NS) {
+        add_share(row, resolve(s, view, first), LP_SAMPLE_WHOLE);
+        return;
+    }
+    /* By the sum so far, so that the parts add up to the whole. */
+    int64_t before = 0;
+    for (uint32_t i = 0; i < view->count; i++) {
+        int64_t until = before + spent[i];
+        uint32_t parts = (uint32_t)(until * (int64_t)LP_SAMPLE_WHOLE / sum - before * (int64_t)LP_SAMPLE_WHOLE / sum);
+        if (view->thread[i].node)
+            add_share(row, resolve(s, view, &view->thread[i]), parts);
+        before = until;
+    }
+}
+
+static void take_torch(const lp__sampled *s, const lp_open_view *view, lp_sample *row)
+{
+    const lp_seg_header *h = &view->header;
+
+    (void)s;
+    if (h->torch_when == 0) {
+        lp_sample_miss(row, LP_COLUMN_TORCH_ALLOCATED, LP_REASON_NOT_USED);
+        lp_sample_miss(row, LP_COLUMN_TORCH_RESERVED, LP_REASON_NOT_USED);
+        return;
+    }
+    lp_sample_set(row, LP_COLUMN_TORCH_ALLOCATED, (int64_t)(h->torch_allocated >> 10));
+    lp_sample_set(row, LP_COLUMN_TORCH_RESERVED, (int64_t)(h->torch_reserved >> 10));
+}
+
+/* ---- rows */
+
+static bool is_recorded(void *user, int64_t pid)
+{
+    const lp__watch *watch = user;
+
+    for (const lp__watched *w = watch->list; w; w = w->next)
+        if (w->fd >= 0 && w->pid == pid && !w->dead)
+            return true;
+    return false;
+}
+
+static void miss_process(lp_sample *row, lp_reason reason)
+{
+    for (unsigned c = 0; c < LP_COLUMNS; c++)
+        if (lp_column_table[c].number < lp_column_table[LP_COLUMN_PHASE_FRESH].number)
+            lp_sample_miss(row, (lp_column)c, reason);
+}
+
+static void put_pss(lp__sampled *s, lp_sample *row)
+{
+    if (s->pss_kib != LP_UNKNOWN_I64)
+        lp_sample_set(row, LP_COLUMN_PSS, s->pss_kib);
+    else
+        lp_sample_miss(row, LP_COLUMN_PSS, s->pss_reason);
+    s->pss_kib = LP_UNKNOWN_I64;
+}
+
+void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t now, uint64_t unix_ns,
+                     lp__budgets *budgets, bool last)
+{
+    lp_open_view view;
+    lp_sample row;
+
+    if (!lp__stream_has_room(s->stream)) {
+        s->missed++;
+        return;
+    }
+    lp_sample_init(&row);
+    row.mono_ns = now;
+    row.unix_ns = unix_ns;
+    lp_reason reason = s->missing;
+    if (!reason)
+        reason = lp_process_sample(&s->process, &row, &budgets->threads);
+    if (reason && last)
+        return; /* it was faster */
+    if (reason)
+        miss_process(&row, reason);
+    else
+        lp_process_children(&s->process, root, is_recorded, (void *)(uintptr_t)watch, s->recorded_ticks, &row,
+                            &budgets->children);
+    put_pss(s, &row);
+    if (s->last_ns && s->interval_ns && now > s->last_ns + s->interval_ns + s->interval_ns / 2)
+        s->missed += (now - s->last_ns - s->interval_ns / 2) / s->interval_ns;
+    lp_sample_set(&row, LP_COLUMN_MISSED, (int64_t)s->missed);
+    /* What a segment says last stays in it: a dead process's phases are those that it died in. */
+    lp_sample_miss(&row, LP_COLUMN_PHASE_FRESH, LP_REASON_NOT_USED);
+    if (lp_open_read(s->segment, &view)) {
+        charge(s, &view, now, &row);
+        take_torch(s, &view, &row);
+    } else {
+        lp_sample_miss(&row, LP_COLUMN_TORCH_ALLOCATED, LP_REASON_NOT_USED);
+        lp_sample_miss(&row, LP_COLUMN_TORCH_RESERVED, LP_REASON_NOT_USED);
+    }
+    lp_sample_writer_add(s->writer, &row, &s->stream->waiting);
+    s->last_ns = now;
+    s->rows++;
+}

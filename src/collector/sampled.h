@@ -1,0 +1,50 @@
+/* One process as the sampler knows it: its files in /proc, its phases, the rows that wait to be written. */
+#ifndef LP_COLLECTOR_SAMPLED_H
+#define LP_COLLECTOR_SAMPLED_H
+
+#include "collector/streams.h"
+#include "collector/watch.h"
+#include "sample/process.h"
+#include "store/open_phases.h"
+
+#define LP__SPLIT_THREADS 16u /* recording threads whose CPU time is compared */
+
+typedef struct lp__sampled {
+    struct lp__sampled *next;
+    lp__watched *watched; /* borrowed; NULL: gone */
+    int segment;          /* owned: a copy of the descriptor */
+    lp_process process;
+    lp_reason missing;                     /* why `process` is not open; LP_REASON_NONE: it is */
+    lp_sample_writer *writer;              /* owned */
+    lp__stream *stream;                    /* the list's (streams.h) */
+    uint64_t interval_ns, due_ns, last_ns; /* CLOCK_MONOTONIC; last: of the last row, 0 none */
+    uint64_t missed;
+    int64_t recorded_ticks; /* CPU time of children that were recorded and have ended */
+    struct {
+        uint64_t key;  /* thread's name if that is a level, and the path's id in the process */
+        uint32_t path; /* in the file */
+    } *paths;          /* owned: a hash of path_room, a power of two; path 0: empty */
+    uint32_t path_count, path_room;
+    struct {
+        int64_t tid, cpu_ns;
+        uint64_t seen; /* row in which it was read */
+    } split[LP__SPLIT_THREADS];
+    uint64_t rows;
+    int64_t pss_kib;      /* since the last row; LP_UNKNOWN_I64 */
+    lp_reason pss_reason; /* of what is missing */
+    uint64_t pss_ns;      /* when it was asked for last */
+} lp__sampled;
+
+/* NULL: no memory, or no descriptor. */
+lp__sampled *lp__sampled_new(lp__watch *watch, lp__watched *w, lp__streams *streams, int root);
+/* Everything goes but the stream, whose last bytes may wait for the disk. */
+void lp__sampled_free(lp__sampled *s);
+
+typedef struct lp__budgets { /* of one tick */
+    unsigned threads, children;
+} lp__budgets;
+/* Takes a row at `now`. `last`: the process has ended, and there may be nothing to take. */
+void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t now, uint64_t unix_ns,
+                     lp__budgets *budgets, bool last);
+
+#endif

@@ -1,0 +1,70 @@
+/* One process, read from outside: /proc/<pid> (proc(5)) and its CPU clock. Nothing here waits for the process, stops it or
+ * takes its locks for long; smaps_rollup, which does, is lp_process_pss's, and the caller decides when.
+ *
+ * Files are kept open, so a pid that is given to another process is never mistaken for this one: the start time is compared
+ * once, when /proc/<pid> has been opened. All paths are below `root`, "/" or a made-up tree of tests. */
+#ifndef LP_SAMPLE_PROCESS_H
+#define LP_SAMPLE_PROCESS_H
+
+#include "sample/text.h"
+
+#define LP_PSS_LIMIT_KIB                                                                                               \
+    (500 << 10) /* of RSS, above which PSS is not read: 70 ms at 6 GB, with the memory map locked */
+
+typedef struct lp__thread_sums lp__thread_sums;
+
+typedef struct lp_process {
+    int64_t pid, start; /* of /proc/<pid>/stat field 22 */
+    int dir;            /* owned: /proc/<pid> */
+    bool real;          /* root is "/": the CPU clock of the pid may be asked */
+    lp__text_file stat, statm, status, io, schedstat, children;
+    lp__thread_sums *threads;        /* owned; NULL while there is one thread */
+    struct lp__relatives *relatives; /* owned; NULL while there are no children */
+    int64_t ended_ticks;             /* cutime + cstime as last read */
+    int64_t total_ticks;             /* utime + stime + cutime + cstime as last read */
+    int64_t parent;                  /* its pid as last read */
+    int64_t rss_kib;                 /* as last read, LP_UNKNOWN_I64 */
+    bool leader_ended; /* the first thread has; others run */
+    bool ended;        /* all have: a zombie */
+} lp_process;
+
+/* LP_REASON_NONE: open. Otherwise why not: LP_REASON_GONE (also another process has the pid), LP_REASON_HIDDEN, … `start` 0:
+ * whatever it is. `real` as above. */
+lp_reason lp_process_open(lp_process *process, int root, int64_t pid, int64_t start, bool real);
+void lp_process_close(lp_process *process);
+/* Fills the columns of a process but PSS, children, phases and torch. `thread_budget`: how many threads may be read besides the
+ * first; less what was used. LP_REASON_GONE: it has ended (a zombie still has its CPU and I/O), and nothing is filled. */
+lp_reason lp_process_sample(lp_process *process, lp_sample *sample, unsigned *thread_budget);
+/* PSS now, in KiB; takes the process's memory map's lock: 12 ms for each GB. `dir` of an lp_process; may be another
+ * thread's call. */
+lp_reason lp_process_pss(int dir, int64_t *kib);
+
+#define LP_TICK_US 10000 /* USER_HZ is 100 in every Linux ABI that we build for */
+
+/* What one line of /proc/<pid>/stat says. */
+typedef struct lp__stat {
+    char state;
+    int64_t parent, minor, major, user, system, children_user, children_system, threads, start, rss_pages;
+} lp__stat;
+bool lp__stat_parse(const char *text, lp__stat *out);
+
+/* threads.c: sums of context switches and run-queue delay over the threads of a process. */
+struct lp__thread_sums;
+/* Reads the first thread from `status` and `schedstat` of the process and up to *budget others, those longest unread first; sums
+ * what was last seen of each, also of those that have ended since. */
+void lp__threads_sample(lp_process *process, int64_t count, const char *status, long status_size,
+                        lp_reason status_reason, lp_sample *sample, unsigned *budget);
+void lp__threads_free(lp__thread_sums *threads);
+/* A thread besides the first that was there when they were listed, and another one with each call; 0: none. */
+int64_t lp__threads_next(lp__thread_sums *threads);
+
+/* relatives.c: children that are not recorded themselves. */
+typedef struct lp__relatives lp__relatives;
+typedef bool lp_is_recorded(void *user, int64_t pid);
+/* Fills the columns of children. `recorded_ticks`: CPU time of children that were recorded and have ended. At most *budget
+ * processes are read. After lp_process_sample. */
+void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recorded, void *user, int64_t recorded_ticks,
+                         lp_sample *sample, unsigned *budget);
+void lp__relatives_free(lp__relatives *relatives);
+
+#endif
