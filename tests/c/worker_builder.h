@@ -82,7 +82,6 @@ static inline lp_worker *build_worker(void)
     w->id.platform = worker_str("Linux-6.1.0-x86_64");
     w->id.source_commit = worker_str("b2218b76c0ffee00b2218b76c0ffee00b2218b76");
     w->id.source_dirty = 5;
-    w->id.source_untracked = 3;
     w->id.source_diff = worker_str("97d29e");
     w->id.source_extra = extra;
     w->id.source_extra_count = 2;
