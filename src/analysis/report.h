@@ -119,6 +119,12 @@ typedef struct lp_report_attempt { /* superseded */
     uint32_t workers;
 } lp_report_attempt;
 
+typedef struct lp_report_host { /* workers that are known by their last snapshots only, of one host */
+    lp_str name;
+    uint32_t workers;
+    uint64_t oldest_ns, newest_ns; /* Unix time: when the snapshots were written */
+} lp_report_host;
+
 typedef struct lp_report_path { /* a phase of a role */
     uint32_t role, phase;
 } lp_report_path;
@@ -166,6 +172,8 @@ typedef struct lp_report {
     lp_health health; /* sums; first_folded and last_error of the first worker that has them */
     lp_report_asked *asked;
     uint32_t asked_count;
+    lp_report_host *as_written; /* by name */
+    uint32_t as_written_count;
     lp_report_source *sources; /* by workers, descending */
     uint32_t source_count;
     lp_report_step *steps; /* as they were met */

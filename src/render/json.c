@@ -540,6 +540,23 @@ static void put_files(lp_json *json, const lp_report *report)
     lp_json_close(json, ']');
 }
 
+/* Hosts of workers that are known by their last snapshots only. */
+static void put_as_written(lp_json *json, const lp_report *report)
+{
+    lp_json_key(json, "as_last_written");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < report->as_written_count; i++) {
+        const lp_report_host *host = &report->as_written[i];
+        lp_json_open_flat(json, '{');
+        key_str(json, "host", host->name);
+        key_u64(json, "workers", host->workers);
+        key_seconds(json, "oldest_at", host->oldest_ns);
+        key_seconds(json, "newest_at", host->newest_ns);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+}
+
 static void put_methods(lp_json *json, const lp_report *report)
 {
     lp_json_key(json, "clock_steps");
@@ -584,6 +601,7 @@ static void put_caveats(lp_json *json, const lp_report *report)
     lp_json_key(json, "caveats");
     lp_json_open(json, '{');
     put_files(json, report);
+    put_as_written(json, report);
     put_worker_list(json, report, "unclean", report->unclean, report->unclean_count);
     put_worker_list(json, report, "died_inside", report->died_inside, report->died_inside_count);
     put_worker_list(json, report, "died_outside", report->died_outside, report->died_outside_count);

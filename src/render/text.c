@@ -203,6 +203,35 @@ static void put_source(lp_text *text)
     lp_line_end(line);
 }
 
+/* Each host whose workers are known by their last snapshots only, and how old those are. */
+static void put_as_written(lp_text *text)
+{
+    const lp_report *report = text->report;
+    lp_line *line = &text->line;
+    uint32_t limit = text->options.all || report->as_written_count <= 9 ? report->as_written_count : 8;
+
+    for (uint32_t i = 0; i < limit; i++) {
+        const lp_report_host *host = &report->as_written[i];
+        lp_str name = host->name.size > 0 ? host->name : (lp_str){"?", 1};
+        lp_unit newest, oldest;
+        lp_unit_age(newest, report->run->read_ns, host->newest_ns);
+        lp_unit_age(oldest, report->run->read_ns, host->oldest_ns);
+        lp_line_put(line, "  ");
+        lp_line_name(line, &name, 1, 24, LP_CUT_LEFT);
+        lp_line_format(line, "  %u process%s as last written, %s", host->workers, host->workers == 1 ? "" : "es",
+                       newest);
+        if (strcmp(newest, oldest) != 0)
+            lp_line_format(line, " to %s", oldest);
+        lp_line_put(line, " ago");
+        lp_line_end(line);
+    }
+    if (limit < report->as_written_count) {
+        lp_line_format(line, "  %s %u more hosts (--all)", lp_line_glyph(line, "\xe2\x80\xa6", ".."),
+                       report->as_written_count - limit);
+        lp_line_end(line);
+    }
+}
+
 static void put_state(lp_text *text)
 {
     const lp_report *report = text->report;
@@ -223,6 +252,7 @@ static void put_state(lp_text *text)
                        report->run->worker_count);
         lp_line_end(line);
     }
+    put_as_written(text);
 }
 
 static void warn(lp_text *text, const char *words)
