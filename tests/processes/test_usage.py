@@ -1,5 +1,6 @@
-"""What the report says of a run's resources, against programs that use known amounts. What one row of a sample file says is
-tested in test_samples.py; here it is what many of them add up to."""
+"""What the report says of a run's resources, against programs that use known amounts.
+
+What one row of a sample file says is tested in test_samples.py; here it is what many of them add up to."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ BURN = """
                 file.write(b"x" * (4 << 20))
                 file.flush()
                 os.fsync(file.fileno())
-            time.sleep(0.1)
+            time.sleep(0.3)
     time.sleep(0.6)
     profiler.close()
     print(repr(time.process_time()))
@@ -43,8 +44,8 @@ def phase(document: dict, path: str) -> dict:
 
 
 def test_cpu_and_bytes_fall_to_the_phases_that_were_open(burned: tuple[float, dict]) -> None:
-    """All CPU time is in the totals but for what came before the first row and after the last one (an interval of 0.25 s at the
-    most, of a process that sleeps then); a phase may win or lose one interval at each of its ends."""
+    """All CPU time is in the totals but for what came before the first row and after the last one (an interval of 0.25 s
+    at the most, of a process that sleeps then); a phase may win or lose one interval at each of its ends."""
     process_s, document = burned
     used = document["machine"]["used"]["cpu_s"]
     (process,) = document["resources"]["processes"]
@@ -58,7 +59,8 @@ def test_cpu_and_bytes_fall_to_the_phases_that_were_open(burned: tuple[float, di
     assert sum(p["write_bytes"] for p in phases) == pytest.approx(written, abs=len(phases))
     # 32 MiB of content, all of it synced; the file system's own blocks may come on top.
     assert 32 << 20 <= written <= 34 << 20
-    assert phase(document, "save")["write_bytes"] >= 28 << 20
+    # One interval at each end may fall to what comes next; on a loaded machine it may be late and hold two writes.
+    assert phase(document, "save")["write_bytes"] >= 16 << 20
 
 
 def test_nothing_is_sampled_without_an_interval(stage: Stage) -> None:
@@ -107,7 +109,7 @@ def test_a_living_run_shows_what_it_used_so_far(stage: Stage) -> None:
     def all_is_seen() -> bool:
         nonlocal used
         document = stage.report().document
-        assert document["workers"][0]["life"] == "running"
+        assert document["workers"][0]["state"] == "running"
         used = document["machine"].get("used", {})
         return used.get("rss_peak", 0) >= 64 << 20
 
