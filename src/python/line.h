@@ -4,6 +4,7 @@
  * line_rows.c     figures as Python objects
  * line_share.c    the segment's file, and reading those of others
  * line_code.c     what each instruction of a code object is to the engine
+ * line_depth.c    how much is on the stack before each instruction
  * line_cost.c     what an event costs here
  * line_monitoring.c, line_trace.c   the back ends: how events come */
 #ifndef LP_PYTHON_LINE_H
@@ -67,6 +68,16 @@ enum { LPY_LINE_PLAIN = 0, LPY_LINE_FAR = 1, LPY_LINE_GLOBAL = 2, LPY_LINE_LOOP 
 
 /* line_code.c: everything but index and mark; -1 with an exception. */
 int lpy_line_code_read(PyObject *code, lp_line_code *out);
+
+/* line_depth.c: by instruction; malloc. `handlers`: the exception table. NULL: cannot. */
+#define LPY_LINE_NO_DEPTH INT32_MIN /* nothing leads there */
+#define LPY_LINE_FALLS UINT32_MAX   /* reached from the instruction before */
+typedef struct lpy_line_flow {
+    int32_t depth;   /* values on the stack */
+    uint32_t source; /* the jump that leads there, or the start of what a handler guards */
+} lpy_line_flow;
+lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, const unsigned char *handlers,
+                                  size_t handlers_size);
 
 /* line_cost.c: 0, or -1 when it cannot be measured (no exception is set). Measured once a process and back end. */
 int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost);

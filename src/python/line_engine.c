@@ -462,6 +462,9 @@ static const lpy_line_backend *const backends[] = {
 #if LPY_MONITORING
     &lpy_line_monitoring,
 #endif
+#if LPY_FRAME_TRACING
+    &lpy_line_trace,
+#endif
     NULL,
 };
 

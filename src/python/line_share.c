@@ -49,9 +49,12 @@ bool lpy_line_open(void *user, lp_lines *lines)
         close(dirfd);
     if (status == LP_OK) {
         lp_seg_header *header = lp_segment_header(&lines->segment);
+        lp_namespaces ns = {0};
+        if (engine->folder)
+            lp_describe_namespaces(&ns);
         header->pid = getpid();
         header->pid_start = lp_describe_pid_start(getpid());
-        header->time_ns = lp_describe_time_ns();
+        header->time_ns = ns.time_ns;
         lines->keep = lines->segment.place == LP_PLACE_SHARED;
         if (dirfd >= 0 && !lines->keep)
             lpy_line_note(engine, "%s: the figures would not outlive this process", error.text);

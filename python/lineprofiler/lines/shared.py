@@ -1,7 +1,7 @@
 """Figures that processes share in a folder, read while they run, hang, or after they died, and added up.
 
-A process that shares has one ``*.lines`` file there. One of ``lineprofiler run`` that ends by itself leaves an ``.lprof``
-file as well, with the text of its sources; then that is taken, and its ``*.lines`` are not.
+A process that shares has one ``*.lines`` file there. One of ``lineprofiler run`` that ends by itself leaves an
+``.lprof`` file as well, with the text of its sources; then that is taken, and its ``*.lines`` are not.
 """
 
 from __future__ import annotations
