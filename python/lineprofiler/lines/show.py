@@ -83,7 +83,11 @@ def main(arguments: list[str]) -> int:
 
 def _read(path: str) -> Profile:
     try:
-        return read_folder(path) if os.path.isdir(path) else lprof.read(path)
+        if not os.path.isdir(path):
+            return lprof.read(path)
+        if not any(name.endswith((".lines", ".lprof")) for name in os.listdir(path)):
+            raise UsageError(f"{path}: no figures of lines are in this folder")
+        return read_folder(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except lprof.FormatError as error:
