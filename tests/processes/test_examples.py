@@ -139,3 +139,19 @@ def test_report_json_is_json_with_the_hidden_option_too(copies: Path) -> None:
         json.loads(lineprofiler("report", copies, *how).expect().stdout) for how in (["--json"], ["--format", "json"])
     ]
     assert [d["run"]["processes"] for d in documents] == [3, 3]
+
+
+def test_lines_of_the_search_show_its_four_parts() -> None:
+    """Lines of one part are hit equally often; the numbers follow from each other."""
+    example = str(ROOT / "examples" / "mcts_loop.py")
+    out = run_process([sys.executable, "-W", "error", example]).expect().stdout
+    hits = {}
+    for line in out[out.index("uct_search  ") :].splitlines():
+        cells = line.split(None, 6)
+        if len(cells) == 7 and cells[0].isdigit() and cells[1].replace(",", "").isdigit():
+            source = cells[6].split("  #")[0].lstrip("█▌ ")
+            hits[source.split(" = ")[0]] = int(cells[1].replace(",", ""))
+    assert hits["explore"] == hits["exploit"] == hits["score"] == hits["if score > best_score:"]
+    # Each of the eight children is looked at, and the loop is left once for each step down.
+    assert hits["for child in node.children:"] == hits["explore"] * 9 // 8
+    assert "best first move: " in out
