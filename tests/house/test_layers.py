@@ -85,7 +85,7 @@ FORBIDDEN = re.compile(
 )
 
 
-# A command that takes the whole terminal is no guest: its process is its own, and must put the terminal back by any end.
+# A command that takes the whole terminal is no guest: its process is its own, and puts the terminal back by any end.
 TERMINAL = SRC / "cli/terminal.c"
 GUESTS = [p for p in SOURCES if layer_of(p) != "collector" and p.name != "main.c" and p != TERMINAL]
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from linetest import hits
+from linehits import hits
 
 from lineprofiler import LineProfiler
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from linetest import hits
+from linehits import hits
 from lptest import environment, run_python
 
 import lineprofiler
