@@ -76,7 +76,7 @@ _FunctionRow: TypeAlias = tuple[int, int, int, int, int, int]
 """code, calls, time_ns, self_ns, awaited_ns, suspended"""
 
 class LineEngine:
-    """Counts and times the lines of code objects: exact, per thread and frame. See docs/lines.md for what is counted."""
+    """Counts and times the lines of code objects: exact, per thread and frame. docs/lines.md says what is counted."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class LineEngine:
     def backend(self) -> str: ...
     @property
     def own_cost(self) -> dict[str, float]:
-        """ns that an event of each class adds here, as taken off from all times, and ``…_error``. Empty before start()."""
+        """ns that an event of each class adds, as taken off from all times, and ``…_error``. Empty before start()."""
 
     @property
     def trouble(self) -> list[str]:
@@ -179,7 +179,7 @@ def load_run(path: str, adopt: bool, /) -> dict[str, Any]:
 def read_samples(
     path: str, rows: bool, /
 ) -> tuple[str, str, str, bool, float, list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """A sample file: uuid, run id, host, whether it is a host's, interval (s), rows, rows of devices; no rows unless asked.
+    """A sample file: uuid, run id, host, whether it is a host's, interval (s), and if asked for rows, rows of devices.
 
     A row: t (Unix s), path, then rss read_bytes write_bytes read_chars write_chars (bytes) cpu (us) torch_allocated
     torch_reserved (bytes); of a device: t, index, busy, ours (1/1000), our memory (bytes). None: not measured.

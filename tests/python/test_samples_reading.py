@@ -6,14 +6,16 @@ import json
 import pickle
 import time
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from lpstage import Stage
+
 from lineprofiler import accounting
 from lineprofiler.accounting import ResourceSampler, Sample, analyse
 from lineprofiler.accounting.analysis import NO_PHASE, analyse_processes
 from lineprofiler.accounting.sampler import read_samples
-from lpstage import Stage
 
 MB = 1 << 20
 
@@ -120,7 +122,7 @@ def test_a_sampler_of_ones_own(tmp_path: Path) -> None:
     assert [sample.phase for sample in samples[:3]] == ["a", "b", ""]  # what raises counts as none
     assert all(sample.rss >= len(held) and sample.io_ok for sample in samples)
     assert samples[0].cpu_percent == -1.0
-    used = sum(b.cpu_percent / 100 * (b.t - a.t) for a, b in zip(samples, samples[1:], strict=False))
+    used = sum(b.cpu_percent / 100 * (b.t - a.t) for a, b in pairwise(samples))
     assert 0.25 <= used <= 0.6
     with sampler.path.open("a") as file:
         file.write('{"t": 1')  # torn
@@ -144,7 +146,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
 
 
 def test_the_samples_of_a_run(stage: Stage) -> None:
-    """As the collector took them: lazily, in order, equal after a round through pickle, and what the report is made of."""
+    """As the collector took them: lazily, in order, equal after pickling, and what the report is made of."""
     stage.python(
         """
         import time

@@ -1,8 +1,9 @@
-"""What samples say. Computed in C by what prints the report (src/analysis/usage.h); only what is about GPUs is done here."""
+"""What samples say. Computed in C by what prints the report (src/analysis/usage.h); only GPU figures are done here."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from statistics import median
 
 from lineprofiler import _lineprofiler
@@ -21,10 +22,10 @@ __all__ = ["NO_PHASE", "analyse", "analyse_processes"]
 
 
 def analyse(samples: list[Sample], series_width: int = 48) -> SampleAnalysis:
-    """Figures of one process's samples, which may be in any order. Series are bytes a second, in `series_width` columns.
+    """Figures of one process's samples, in any order. Series are bytes a second, in `series_width` columns.
 
-    What an interval took is charged to the phase that was open at its end; an interval longer than 2.5 usual ones was not
-    watched and has no phase. Byte totals are from the first sample to the last one.
+    What an interval took is charged to the phase that was open at its end; an interval longer than 2.5 usual ones was
+    not watched and has no phase. Byte totals are from the first sample to the last one.
     """
     return analyse_processes([samples], series_width)
 
@@ -35,13 +36,13 @@ def analyse_processes(per_process: list[list[Sample]], series_width: int = 48) -
     ordered = [samples for samples in ordered if samples]
     if not ordered:
         return SampleAnalysis(read_series=[0.0] * series_width, write_series=[0.0] * series_width)
-    steps = [b.t - a.t for samples in ordered for a, b in zip(samples, samples[1:], strict=False)]
+    steps = [b.t - a.t for samples in ordered for a, b in pairwise(samples)]
     interval = max(median(steps), 1e-3) if steps else 1.0
     found = _lineprofiler.analyse_samples([_rows(samples) for samples in ordered], interval, series_width)
     every = [sample for samples in ordered for sample in samples]
     peak, mean, most = found["cpu"]
     analysis = SampleAnalysis(
-        totals=IoTotals(*map(_whole, found["io"]), seconds=found["seconds"]),
+        totals=_moved(found["io"], found["seconds"]),
         memory=_trend(found),
         cpu=CpuUsage(_or_zero(peak), _or_zero(mean), _or_zero(most), measured=not math.isnan(mean)),
         peak_rss_max_process=_whole(found["rss_max_process"]),
@@ -89,6 +90,11 @@ def _whole(value: float) -> int:
     return round(_or_zero(value))
 
 
+def _moved(io: tuple[float, float, float, float], seconds: float) -> IoTotals:
+    read, write, read_chars, write_chars = map(_whole, io)
+    return IoTotals(read, write, read_chars, write_chars, seconds)
+
+
 def _trend(found: dict[str, tuple[float, ...]]) -> MemoryTrend:
     first, last, peak, slope = found["memory"]
     seconds = float(found["seconds"])  # type: ignore[arg-type]
@@ -100,7 +106,7 @@ def _trend(found: dict[str, tuple[float, ...]]) -> MemoryTrend:
 def _add_phases(analysis: SampleAnalysis, phases: list[tuple[float, ...]], samples: list[Sample]) -> None:
     for name, none, seconds, _cpu_s, read, write, read_chars, write_chars, growth in phases:
         key = NO_PHASE if none else str(name)
-        moved = IoTotals(_whole(read), _whole(write), _whole(read_chars), _whole(write_chars), seconds)
+        moved = _moved((read, write, read_chars, write_chars), seconds)
         if analysis.io_intervals and (seconds > 0 or moved.read_chars or moved.write_chars):
             analysis.io_by_phase[key] = moved
         sizes = [sample.rss for sample in samples if sample.rss > 0 and (sample.phase or NO_PHASE) == key]

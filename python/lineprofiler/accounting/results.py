@@ -698,7 +698,7 @@ class _SamplesSlot:
         self._slot.__set__(worker, samples)
 
 
-WorkerSnapshot.samples = _SamplesSlot(WorkerSnapshot.samples)  # type: ignore[assignment]
+setattr(WorkerSnapshot, "samples", _SamplesSlot(WorkerSnapshot.__dict__["samples"]))  # noqa: B010 - a slot, to mypy
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ __all__ = ["ResourceSampler", "read_samples"]
 class ResourceSampler:
     """Takes samples of this process in a thread of its own and appends each to `path`, one JSON object a line.
 
-    A recorded run needs none of this: its collector samples from outside, without a thread and without the GIL. `phase_of`
-    gives the path that is open (``""`` for none); what it raises counts as none. `interval_s` is in seconds.
+    A recorded run needs none of this: its collector samples from outside, without a thread and without the GIL.
+    `phase_of` gives the path that is open (``""`` for none); what it raises counts as none. `interval_s` is in seconds.
     """
 
     def __init__(self, path: str | os.PathLike[str], interval_s: float, phase_of: Callable[[], str]) -> None:
@@ -97,8 +97,10 @@ class ResourceSampler:
 
 
 def read_samples(path: str | os.PathLike[str]) -> list[Sample]:
-    """The samples of a file: a run's (``*.samples``), or one that a `ResourceSampler` wrote, of which a torn last line is
-    left out. Raises OSError, and ValueError for another file."""
+    """The samples of a file: a run's (``*.samples``), or one that a `ResourceSampler` wrote.
+
+    A torn last line or batch is left out. Raises OSError, and ValueError for another file.
+    """
     with open(path, "rb") as file:
         start = file.read(1)
     if start not in (b"", b"{"):
@@ -168,7 +170,7 @@ def _near(rows: list[tuple[Any, ...]], t: float) -> tuple[Any, ...] | None:
 
 
 class RunSamples:
-    """Which sample files belong to which worker of a run directory. Heads are read now, rows when they are asked for."""
+    """Which sample files belong to which worker of a run directory. Heads are read now, rows when asked for."""
 
     def __init__(self, directory: str) -> None:
         self._of_worker: dict[str, list[str]] = {}
