@@ -50,7 +50,7 @@ def step(times):
             profiler.count("n")
 
 def next_pid(pid):
-    # Start times are counted in ticks of 10 ms. A kernel that is not asked gives a pid again after all others, far later.
+    # Start times are counted in ticks of 10 ms. A kernel that is not asked gives a pid again only after all others.
     time.sleep(0.03)
     with open("/proc/sys/kernel/ns_last_pid", "w") as file:
         file.write(str(pid - 1))
