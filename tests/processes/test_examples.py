@@ -169,3 +169,19 @@ def test_the_killed_worker_is_in_the_report_and_named(killed: Path) -> None:
 @pytest.mark.skipif(not tells_how(), reason="kernel < 6.15 tells nobody but the parent")
 def test_how_the_worker_was_killed(killed: Path) -> None:
     assert [(w["exit_code"], w["end"]) for w in report_json(killed)["caveats"]["died_inside"]] == [(-9, "SIGKILL")]
+
+
+def test_lines_of_the_search_show_its_four_parts() -> None:
+    """Lines of one part are hit equally often; the numbers follow from each other."""
+    example = str(ROOT / "examples" / "mcts_loop.py")
+    out = run_process([sys.executable, "-W", "error", example]).expect().stdout
+    hits = {}
+    for line in out[out.index("uct_search  ") :].splitlines():
+        cells = line.split(None, 6)
+        if len(cells) == 7 and cells[0].isdigit() and cells[1].replace(",", "").isdigit():
+            source = cells[6].split("  #")[0].lstrip("█▌ ")
+            hits[source.split(" = ")[0]] = int(cells[1].replace(",", ""))
+    assert hits["explore"] == hits["exploit"] == hits["score"] == hits["if score > best_score:"]
+    # Each of the eight children is looked at, and the loop is left once for each step down.
+    assert hits["for child in node.children:"] == hits["explore"] * 9 // 8
+    assert "best first move: " in out
