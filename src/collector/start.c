@@ -229,7 +229,11 @@ lp_status lp_collector_ensure(const lp_collector_request *request, lp_error *err
     if (folder < 0) {
         status = lp_error_set(error, LP_E_MISSING, errno, UINT64_MAX, "collector: the folder of segments is gone");
     } else {
-        lp_election_name(name, request->run_dir_dev, request->run_dir_ino);
+        if (request->pid_ns)
+            lp_election_name_in(name, request->pid_ns, request->mnt_ns, request->time_ns, request->run_dir_dev,
+                                request->run_dir_ino);
+        else
+            lp_election_name(name, request->run_dir_dev, request->run_dir_ino);
         if (!lp_election_is_held(folder, name))
             status = start(request, folder, name, error);
         close(folder);

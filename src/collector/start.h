@@ -12,8 +12,9 @@ typedef struct lp_collector_request { /* all borrowed */
     const char *folder;               /* of the run's segments, absolute */
     const char *run_dir;              /* absolute */
     uint64_t run_dir_dev, run_dir_ino;
-    const char *source;  /* directory that git is asked about, "" for none */
-    const char *program; /* path of the collector; NULL: beside this library, else in libexec */
+    uint64_t pid_ns, mnt_ns, time_ns; /* inodes of the caller's; pid_ns 0: not looked at yet */
+    const char *source;               /* directory that git is asked about, "" for none */
+    const char *program;              /* path of the collector; NULL: beside this library, else in libexec */
 } lp_collector_request;
 
 /* LP_OK: a collector is there, by us or before. Call it after the segment has its name: then a collector that is just leaving sees the

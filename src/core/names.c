@@ -32,8 +32,8 @@ struct lp__names *lp__names_new(void)
     struct lp__names *names = calloc(1, sizeof *names);
 
     if (names) {
-        names->mask = 127;
-        names->table = calloc(128, sizeof *names->table);
+        names->mask = 31;
+        names->table = calloc(32, sizeof *names->table);
         if (!names->table) {
             free(names);
             return NULL;
@@ -224,8 +224,8 @@ struct lp__paths *lp__paths_new(void)
     struct lp__paths *paths = calloc(1, sizeof *paths);
 
     if (paths) {
-        paths->mask = 255;
-        paths->table = calloc(256, sizeof *paths->table);
+        paths->mask = 31;
+        paths->table = calloc(32, sizeof *paths->table);
         if (!paths->table) {
             free(paths);
             return NULL;

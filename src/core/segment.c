@@ -199,7 +199,8 @@ lp_off lp_segment_take(lp_segment *segment, lp_seg_kind kind, lp_off owner, uint
         sched_yield();
     uint64_t at = header->used;
     if (at + size <= segment->capacity) {
-        uint64_t until = (at + size + LP_SEG_STEP - 1) & ~(uint64_t)(LP_SEG_STEP - 1);
+        uint64_t step = at + size < LP_SEG_STEP ? LP_SEG_START : LP_SEG_STEP;
+        uint64_t until = (at + size + step - 1) & ~(step - 1);
         if (until > segment->capacity)
             until = segment->capacity;
         if (populate(segment, until)) {

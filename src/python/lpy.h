@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "core/record.h"
+#include "store/describe.h"
 #include "store/model.h"
 #include "store/snapshot.h"
 
@@ -23,7 +24,7 @@ typedef struct lpy_session {
     char *run_dir;            /* absolute; owned */
     char *directory;          /* working directory at the start, NULL unknown; owned */
     bool wants_collector;
-    uint64_t time_ns;     /* inode of the time namespace */
+    lp_namespaces ns;     /* of this process */
     lp_arena *arena;      /* of `id` */
     lp_identity id;       /* of this process; in a child described anew */
     uint64_t snapshot_ns; /* interval, 0 = none periodic */

@@ -38,9 +38,26 @@ static void note_error(lpy_session *session, const lp_error *error)
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
 /* Where nothing can be read: "unknown", and recording goes on. */
+/* Does CLOCK_MONOTONIC go on from where it was when the parent began? Not in a child that was born into another time namespace. */
+static bool is_same_clock(const lp_recorder *core)
+{
+    lp_moment now;
+
+    lp_clock_moment(&now);
+    uint64_t ticks = now.ticks - core->start.ticks;
+    uint64_t since = (uint64_t)((unsigned __int128)ticks * core->mult >> 32), mono = now.mono_ns - core->start.mono_ns;
+    uint64_t apart = since > mono ? since - mono : mono - since;
+    return lp__clock_kind != LP_CLOCK_MONOTONIC && apart < 100000000u + since / 1000;
+}
+
 static void describe(lpy_session *session)
 {
+    if (session->core->child) { /* with its parent's run directory, whatever has its name meanwhile */
+        lp_describe_child(session->arena, &session->id, &session->ns, is_same_clock(session->core));
+        return;
+    }
     lp_describe_process(session->arena, &session->id);
+    lp_describe_namespaces(&session->ns);
     lp_describe_run_dir(session->run_dir, &session->id);
 }
 
@@ -84,6 +101,9 @@ static bool ensure_collector(lpy_session *session)
                                     .run_dir = session->run_dir,
                                     .run_dir_dev = session->id.run_dir_dev,
                                     .run_dir_ino = session->id.run_dir_ino,
+                                    .pid_ns = session->id.pid_ns,
+                                    .mnt_ns = session->id.mnt_ns,
+                                    .time_ns = session->ns.time_ns,
                                     .source = ask_git ? session->directory : ""};
     return lp_collector_ensure(&request, &error) == LP_OK;
 }
@@ -122,7 +142,7 @@ static bool wants_collector(bool periodic)
 static bool open_segment(void *user, lp_recorder *core)
 {
     lpy_session *session = user;
-    char run[80], folder[512] = "", name[64];
+    char run[80], folder[sizeof session->folder] = "", name[64];
     lp_error error = {0};
     int dirfd = -1;
 
@@ -141,7 +161,10 @@ static bool open_segment(void *user, lp_recorder *core)
     lp_status status = LP_OK;
     /* Another process that ends may remove the folder, empty for a moment, between our open and our first file. */
     for (int attempt = 0; attempt < 5; attempt++) {
-        if (session->private || lp_place_open(run, &dirfd, folder, sizeof folder, &error) != LP_OK)
+        dirfd = attempt == 0 && core->child && session->folder[0] ? lp_place_again(session->folder) : -1;
+        if (dirfd >= 0)
+            snprintf(folder, sizeof folder, "%s", session->folder);
+        else if (session->private || lp_place_open(run, &dirfd, folder, sizeof folder, &error) != LP_OK)
             dirfd = -1;
         status = lp_segment_create(&core->segment, dirfd, folder, name, &error);
         if (dirfd >= 0)
@@ -165,7 +188,7 @@ static bool open_segment(void *user, lp_recorder *core)
     header->own_count_cost_ps = session->own_count_cost_ps;
     header->snapshot_ns = session->snapshot_ns;
     header->sample_ns = session->sample_ns;
-    header->time_ns = session->time_ns;
+    header->time_ns = session->ns.time_ns;
     publish_identity(session);
     if (lp_recorder_begin(core) != LP_OK) {
         lp_segment_close(&core->segment, false);
@@ -537,7 +560,6 @@ lpy_session *lpy_session_open(PyObject *config)
     }
     session->wants_collector =
         !session->private && wants_collector(session->snapshot_ns || item(config, "sample_interval_s"));
-    session->time_ns = lp_describe_time_ns();
     if (!open_segment(session, session->core)) {
         PyErr_Format(PyExc_MemoryError, "no memory for recording: %s", session->error);
         goto failed;

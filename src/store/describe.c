@@ -249,29 +249,77 @@ static void describe_platform(lp_arena *arena, lp_identity *id)
     }
 }
 
-lp_status lp_describe_process(lp_arena *arena, lp_identity *id)
+/* What is of this process alone. */
+static bool describe_self(lp_arena *arena, lp_identity *id)
 {
     char text[256];
     struct timespec t;
-    int saved = errno;
 
     text[sizeof text - 1] = '\0'; /* a name that fills it is not terminated */
     id->host = gethostname(text, sizeof text - 1) == 0 ? lp__text(arena, text) : lp__empty;
-    lp__read_text(AT_FDCWD, "/proc/sys/kernel/random/boot_id", text, 64);
-    text[strcspn(text, "\n")] = '\0';
-    id->boot_id = lp__text(arena, text);
     id->pid = getpid();
     id->pid_start = lp_describe_pid_start(id->pid);
     if (id->pid_start == LP_UNKNOWN_I64)
         id->pid_start = 0;
     clock_gettime(CLOCK_REALTIME, &t);
     id->started_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    describe_launcher(arena, id);
+    return new_uuid(arena, id);
+}
+
+static uint64_t mount_of_root(void)
+{
+#ifdef STATX_MNT_ID
+    struct statx st;
+    if (statx(AT_FDCWD, "/", AT_NO_AUTOMOUNT, STATX_MNT_ID, &st) == 0 && (st.stx_mask & STATX_MNT_ID))
+        return st.stx_mnt_id;
+#endif
+    return 0;
+}
+
+static void look_at_namespaces(lp_identity *id)
+{
     id->pid_ns = namespace_inode("/proc/self/ns/pid");
     id->mnt_ns = namespace_inode("/proc/self/ns/mnt");
-    describe_launcher(arena, id);
+}
+
+void lp_describe_namespaces(lp_namespaces *ns)
+{
+    int saved = errno;
+
+    ns->time_ns = namespace_inode("/proc/self/ns/time");
+    ns->mount_id = mount_of_root();
+    errno = saved;
+}
+
+lp_status lp_describe_process(lp_arena *arena, lp_identity *id)
+{
+    char text[65];
+    int saved = errno;
+
+    lp__read_text(AT_FDCWD, "/proc/sys/kernel/random/boot_id", text, sizeof text - 1);
+    text[strcspn(text, "\n")] = '\0';
+    id->boot_id = lp__text(arena, text);
     describe_platform(arena, id);
     describe_hardware(&id->hardware);
-    bool ok = new_uuid(arena, id);
+    look_at_namespaces(id);
+    bool ok = describe_self(arena, id);
+    errno = saved;
+    return ok ? LP_OK : LP_E_MEMORY;
+}
+
+lp_status lp_describe_child(lp_arena *arena, lp_identity *id, lp_namespaces *ns, bool same_clock)
+{
+    int saved = errno;
+    uint64_t root = mount_of_root();
+
+    /* The first process of a pid namespace has no parent there (0), and 1 may be such a first one's number in any of them. */
+    if (getppid() != id->pid || id->pid == 1 || root == 0 || root != ns->mount_id || !same_clock) {
+        look_at_namespaces(id);
+        lp_describe_namespaces(ns);
+    }
+    id->hardware.cpu_affinity = count_affinity();
+    bool ok = describe_self(arena, id);
     errno = saved;
     return ok ? LP_OK : LP_E_MEMORY;
 }
@@ -286,12 +334,4 @@ lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id)
     id->run_dir_ino = known ? (uint64_t)st.st_ino : 0;
     errno = saved;
     return LP_OK;
-}
-
-uint64_t lp_describe_time_ns(void)
-{
-    int saved = errno;
-    uint64_t inode = namespace_inode("/proc/self/ns/time");
-    errno = saved;
-    return inode;
 }

@@ -8,6 +8,17 @@
 /* host, boot_id, uuid (new, from getrandom), pid, pid_start, started_ns, namespaces, launcher variables, platform,
  * hardware; other fields stay. */
 lp_status lp_describe_process(lp_arena *arena, lp_identity *id);
+/* What tells a process's namespaces: the inodes are dear in a new process (the kernel makes its entries of /proc first), the mount
+ * says whether a fork can have changed them. */
+typedef struct lp_namespaces {
+    uint64_t time_ns;  /* inode of /proc/self/ns/time, 0 unknown */
+    uint64_t mount_id; /* of "/": another in every mount namespace; 0 unknown (before Linux 5.8) */
+} lp_namespaces;
+void lp_describe_namespaces(lp_namespaces *ns); /* keeps errno */
+/* lp_describe_process in a forked child whose parent has filled `id` and `ns`: what a fork leaves as it was (boot id, platform, cores,
+ * memory) stays, since reading it again would be most of the cost of a child's first phase. Namespaces are looked at again where
+ * the parent is not the one of `id`, "/" is another, or `same_clock` is false: CLOCK_MONOTONIC is not what it was there. */
+lp_status lp_describe_child(lp_arena *arena, lp_identity *id, lp_namespaces *ns, bool same_clock);
 /* source_commit of the repository that holds `directory` (nearest ancestor with .git): HEAD, packed refs, worktrees
  * (gitdir files, commondir), detached heads, sha1 and sha256. */
 lp_status lp_describe_source(lp_arena *arena, const char *directory, lp_identity *id);
@@ -16,6 +27,5 @@ lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id); /* device a
  * the first. */
 bool lp_describe_pid_runs(int64_t pid, int64_t start);
 int64_t lp_describe_pid_start(int64_t pid); /* /proc/<pid>/stat field 22, LP_UNKNOWN_I64 if gone */
-uint64_t lp_describe_time_ns(void); /* inode of the time namespace, 0 unknown; keeps errno */
 
 #endif

@@ -27,13 +27,19 @@ static uint64_t inode_of(const char *path)
     return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
+void lp_election_name_in(char out[LP_ELECTION_ROOM], uint64_t pid_ns, uint64_t mnt_ns, uint64_t time_ns,
+                         uint64_t run_dir_dev, uint64_t run_dir_ino)
+{
+    snprintf(out, LP_ELECTION_ROOM, PREFIX "%u-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".lock",
+             LP_SEG_LAYOUT, pid_ns, mnt_ns, time_ns, run_dir_dev, run_dir_ino);
+}
+
 void lp_election_name(char out[LP_ELECTION_ROOM], uint64_t run_dir_dev, uint64_t run_dir_ino)
 {
     int saved = errno;
 
-    snprintf(out, LP_ELECTION_ROOM, PREFIX "%u-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".lock",
-             LP_SEG_LAYOUT, inode_of("/proc/self/ns/pid"), inode_of("/proc/self/ns/mnt"),
-             inode_of("/proc/self/ns/time"), run_dir_dev, run_dir_ino);
+    lp_election_name_in(out, inode_of("/proc/self/ns/pid"), inode_of("/proc/self/ns/mnt"),
+                        inode_of("/proc/self/ns/time"), run_dir_dev, run_dir_ino);
     errno = saved;
 }
 

@@ -17,6 +17,9 @@
 
 /* Name of the file for this process's namespaces and this run directory. */
 void lp_election_name(char out[LP_ELECTION_ROOM], uint64_t run_dir_dev, uint64_t run_dir_ino);
+/* The same for namespaces that the caller has looked at. */
+void lp_election_name_in(char out[LP_ELECTION_ROOM], uint64_t pid_ns, uint64_t mnt_ns, uint64_t time_ns,
+                         uint64_t run_dir_dev, uint64_t run_dir_ino);
 /* true: a living collector has signed the file, or somebody is just starting one. The lock is not touched. */
 bool lp_election_is_held(int dirfd, const char *name);
 /* Descriptor that holds the lock, of the file that has the name now; owned by the caller, who must sign or close it. -1: errno,

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +24,11 @@
 #include "store/segment.h"
 #include "store/snapshot.h"
 #include "store/source_facts.h"
+
+#if __has_include(<linux/openat2.h>)
+#include <linux/openat2.h>
+#define HAS_OPENAT2 1
+#endif
 
 #define LEFTOVER_S 60       /* a file that has been without a header for so long belongs to nobody */
 #define EMPTY_FOLDER_S 3600 /* and a folder that nothing was made in or removed from */
@@ -143,6 +149,25 @@ lp_status lp_place_open(const char *run_id, int *dirfd, char *path, size_t path_
         status = open_place(&places[i], run_id, dirfd, path, path_size, error);
     errno = saved;
     return status;
+}
+
+int lp_place_again(const char *path)
+{
+    int saved = errno, fd = -1;
+
+#ifdef HAS_OPENAT2
+    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
+    struct stat st;
+    fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 077) != 0 || st.st_nlink == 0)) {
+        close(fd);
+        fd = -1;
+    }
+#else
+    (void)path;
+#endif
+    errno = saved;
+    return fd;
 }
 
 void lp__each_folder(const char *run_id, lp__folder_visit *visit, void *user)

@@ -10,6 +10,9 @@
 
 /* Opens (and makes) the run's folder; *dirfd is owned by the caller. `path` gets its text for messages. */
 lp_status lp_place_open(const char *run_id, int *dirfd, char *path, size_t path_size, lp_error *error);
+/* The folder that lp_place_open has given before, by its path: for a forked child. -1 where it is gone, not ours any more, or the
+ * kernel cannot say that no link leads there (before 5.6): then it is opened as the first time. Owned. */
+int lp_place_again(const char *path);
 /* For every dead segment of the run directory (device, inode): writes its snapshot (unclean unless closed) into
  * run_dir, synced, and removes it after the rename succeeded. run_id NULL: any run. Several at once adopt each segment once.
  * Best effort: the first failure is returned after the others were tried, and its segment stays. Removes, too, what was

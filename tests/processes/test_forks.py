@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -635,3 +636,66 @@ def test_forked_child_with_a_profiler_of_its_own(stage: Stage) -> None:
     assert report.calls("actor") == {"act": 2}
     assert report.counters("actor") == {"act:n": 2}
     assert len(report.workers) == 3
+
+
+# ---- namespaces ------------------------------------------------------------------------------------------------------
+
+
+def can_unshare() -> bool:
+    done = subprocess.run(["unshare", "--pid", "--mount", "--fork", "true"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def values(dump: list[str], key: str) -> list[str]:
+    return [line for line in dump if line.startswith(key + " ")]
+
+
+@pytest.mark.skipif(not can_unshare(), reason="no namespaces for this user")
+@pytest.mark.parametrize("where", ["nowhere", "mount", "pid", "pid, by a middle that records nothing"])
+def test_identity_of_a_child_in_other_namespaces(stage: Stage, where: str) -> None:
+    """A child takes over what a fork leaves as it was. Its namespaces it looks at where they can be others."""
+    facts = stage.facts(
+        """
+        import ctypes, os, subprocess, sys
+        from lineprofiler.accounting import Profiler
+
+        where = sys.argv[1]
+        profiler = Profiler("run", role="r")
+        with profiler.phase("parent"):
+            pass
+        libc = ctypes.CDLL(None, use_errno=True)
+        read, write = os.pipe()
+
+        def child():
+            with profiler.phase("child"):
+                pass
+            os.write(write, repr((os.stat("/proc/self/ns/pid").st_ino, os.stat("/proc/self/ns/mnt").st_ino)).encode())
+            os._exit(0)
+
+        if where.startswith("pid"):
+            assert libc.unshare(0x20000000) == 0
+        pid = os.fork()
+        if pid == 0:
+            if where == "mount":
+                assert libc.unshare(0x00020000) == 0
+            if "middle" in where and (inner := os.fork()):
+                os.waitpid(inner, 0)
+                os._exit(0)
+            child()
+        os.waitpid(pid, 0)
+        print((os.getpid(), eval(os.read(read, 100))))
+        """,
+        where,
+    )
+    stage.settle()
+    stage.report()  # adopts what a collector of another namespace has left
+    parent, (pid_ns, mnt_ns) = facts
+    dumps = [stage.command("dump", p).expect().stdout.splitlines() for p in stage.snapshots() if p.name[0] == "w"]
+    (child,) = [d for d in dumps if f"pid {parent}" not in d]
+    (own,) = [d for d in dumps if f"pid {parent}" in d]
+    assert f"pid_ns {pid_ns}" in child
+    assert f"mnt_ns {mnt_ns}" in child
+    changed = [key for key in ("pid_ns", "mnt_ns") if values(own, key) != values(child, key)]
+    assert changed == {"nowhere": [], "mount": ["mnt_ns"]}.get(where, ["pid_ns"])
+    for kept in ("boot_id", "platform", "hardware.cpu_cores", "hardware.ram_total", "run_dir_ino", "host"):
+        assert values(child, kept) == values(own, kept) != []
