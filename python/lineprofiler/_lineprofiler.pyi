@@ -96,6 +96,13 @@ class LineEngine:
     def unmark(self, code: CodeType, /) -> None:
         """Measures it no more; its figures stay."""
 
+    def share(self, folder: str, /) -> None:
+        """Figures of this process and its forked children lie in files ``*.lines`` of this folder, and outlive them.
+
+        `load_lines` reads them, at any time. They stay until somebody removes them. A folder that others may enter, or
+        that cannot be written, is not used; `trouble` says so. Raises RuntimeError after the first start().
+        """
+
     def start(self) -> None:
         """Events flow in all threads until as many stop(). Where nothing can be measured, `trouble` says why."""
 
@@ -142,6 +149,15 @@ class LineEngine:
     @property
     def trouble(self) -> list[str]:
         """What could not be measured, in sentences."""
+
+def load_lines(path: str, /) -> dict[str, Any]:
+    """What a process that shares its lines has so far, whether it runs, hangs or was killed.
+
+    pid; started_ns (Unix time); living, closed: bool; codes: [(file, qualified name, first line)] by index; lines:
+    [_LineRow], where rows of one code, line and thread add up; functions: [(code, thread, calls, time_ns, self_ns,
+    awaited_ns, suspended)], likewise; threads: [(number, name)]; open: [(thread, code, line, ns there)], outermost
+    first. Raises OSError and ValueError.
+    """
 
 def phase(
     name: str, io: bool | Literal["thread"] = False, sync: bool = False, sample: float = 1.0, async_work: bool = False

@@ -493,12 +493,20 @@ lp_status lp_report_new(const lp_run *run, lp_report **out)
         derive_run_cost(report);
         status = lp__report_lists(report);
     }
+    if (status == LP_OK)
+        status = lp__report_findings(report);
     if (status != LP_OK) {
         lp_report_free(report);
         return status;
     }
     *out = report;
     return LP_OK;
+}
+
+lp_status lp_report_add_usage(lp_report *report, const lp_usage *usage)
+{
+    report->usage = usage;
+    return lp__report_findings(report);
 }
 
 void lp_report_free(lp_report *report)

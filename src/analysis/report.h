@@ -5,7 +5,7 @@
 #ifndef LP_ANALYSIS_REPORT_H
 #define LP_ANALYSIS_REPORT_H
 
-#include "analysis/run.h"
+#include "analysis/usage.h"
 
 #define LP_TRUST_SHARE 0.10 /* a phase of whose time more than this is our own cost is named as not to be trusted */
 #define LP_NO_PHASE UINT32_MAX
@@ -119,9 +119,38 @@ typedef struct lp_report_attempt { /* superseded */
     uint32_t workers;
 } lp_report_attempt;
 
+typedef struct lp_report_host { /* workers that are known by their last snapshots only, of one host */
+    lp_str name;
+    uint32_t workers;
+    uint64_t oldest_ns, newest_ns; /* Unix time: when the snapshots were written */
+} lp_report_host;
+
 typedef struct lp_report_path { /* a phase of a role */
     uint32_t role, phase;
 } lp_report_path;
+
+typedef enum lp_finding_kind {                    /* what `value` holds */
+                               LP_FINDING_KILLED, /* by the OOM killer: processes of the cgroup; its limit in bytes */
+                               LP_FINDING_STARVED, /* a role: share of its time without a free CPU; CPUs it may use, NaN; processes of the host that
+                                  * ran at once, NaN */
+                               LP_FINDING_THROTTLED, /* a host: share of periods; seconds stopped; the limit in cores */
+                               LP_FINDING_BLOCKED, /* a phase: blocked share of its time; most working share of another role, which is `other` */
+                               LP_FINDING_SLOW_WORKER, /* a role, a worker: its time over the mean of the role; workers */
+                               LP_FINDING_GPU_IDLE, /* a phase: median of the devices' busy share in it; 95 % quantile elsewhere */
+                               LP_FINDING_GROWTH, /* a worker: bytes a second, error, seconds until memory ends (NaN: no limit known); part of
+                                  * the growth that fell to the phase whose path is `path` */
+                               LP_FINDING_MEMORY_PRESSURE, /* a host: share of time in which everything waited for memory */
+                               LP_FINDING_DISK_PRESSURE /* a host: share of time in which everything waited for the disk */
+} lp_finding_kind;
+
+typedef struct lp_finding { /* something that costs this run time, or will; render/findings.c has the words */
+    lp_finding_kind kind;
+    uint32_t role, phase, other; /* indices into the report's roles and the role's phases; LP_NO_PHASE: none */
+    uint32_t worker, host;       /* indices into run->workers and usage->hosts; LP_NO_PHASE: none */
+    lp_str path;                 /* of a phase that only samples know; "" none */
+    double value[4];
+    double share; /* of the time of all processes together; NaN: not a matter of time */
+} lp_finding;
 
 typedef struct lp_report {
     lp_arena *arena;       /* owned */
@@ -143,6 +172,8 @@ typedef struct lp_report {
     lp_health health; /* sums; first_folded and last_error of the first worker that has them */
     lp_report_asked *asked;
     uint32_t asked_count;
+    lp_report_host *as_written; /* by name */
+    uint32_t as_written_count;
     lp_report_source *sources; /* by workers, descending */
     uint32_t source_count;
     lp_report_step *steps; /* as they were met */
@@ -150,12 +181,17 @@ typedef struct lp_report {
     lp_report_path *self_nested, *overlapping, *io_overlap, *io_missing, *untrusted, *sampled, *async_;
     uint32_t self_nested_count, overlapping_count, io_overlap_count, io_missing_count, untrusted_count, sampled_count,
         async_count;
+    const lp_usage *usage; /* borrowed; NULL: samples are not read */
+    lp_finding *findings;  /* those that are no matter of time, then by share, descending */
+    uint32_t finding_count;
     double own_cost_ns; /* of one phase, mean over all entries; NaN unknown */
     double own_share;   /* of the time that the processes ran; NaN unknown */
 } lp_report;
 
 /* *report is owned by the caller. The run must be finished. */
 lp_status lp_report_new(const lp_run *run, lp_report **report);
+/* What was used, too: `usage` must be of the same run and outlive the report. Findings are made again. */
+lp_status lp_report_add_usage(lp_report *report, const lp_usage *usage);
 void lp_report_free(lp_report *report); /* NULL is allowed */
 
 #endif

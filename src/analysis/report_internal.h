@@ -7,4 +7,7 @@
 /* Fills the open phases and the lists under CAVEATS; the roles must be there. */
 lp_status lp__report_lists(lp_report *report);
 
+/* Findings of a report whose roles, lists and usage are there. */
+lp_status lp__report_findings(lp_report *report);
+
 #endif

@@ -380,6 +380,30 @@ static lp_status list_sources(lp_report *report)
     return report->sources ? LP_OK : LP_E_MEMORY;
 }
 
+/* run->hosts are ordered by name, and hold every host of a worker. */
+static lp_status list_hosts(lp_report *report)
+{
+    const lp_run *run = report->run;
+
+    report->as_written = lp_arena_take(report->arena, (run->host_count + 1ul) * sizeof *report->as_written);
+    if (!report->as_written)
+        return LP_E_MEMORY;
+    for (uint32_t h = 0; report->last_seen > 0 && h < run->host_count; h++) {
+        lp_report_host *host = &report->as_written[report->as_written_count];
+        *host = (lp_report_host){.name = run->hosts[h].name, .oldest_ns = UINT64_MAX};
+        for (uint32_t i = 0; i < run->worker_count; i++) {
+            const lp_run_worker *worker = &run->workers[i];
+            if (worker->life != LP_LIFE_LAST_SEEN || !lp__str_equal(worker->host, host->name))
+                continue;
+            host->workers++;
+            host->oldest_ns = worker->written_ns < host->oldest_ns ? worker->written_ns : host->oldest_ns;
+            host->newest_ns = worker->written_ns > host->newest_ns ? worker->written_ns : host->newest_ns;
+        }
+        report->as_written_count += host->workers > 0;
+    }
+    return LP_OK;
+}
+
 /* All workers of a host have them from one collector: what is the same step is equal. */
 static lp_status list_steps(lp_report *report)
 {
@@ -431,7 +455,7 @@ static lp_status list_attempts(lp_report *report)
 lp_status lp__report_lists(lp_report *report)
 {
     lp_status (*const steps[])(lp_report *) = {list_open,    list_all_workers, list_all_phases, list_asked,
-                                               list_sources, list_attempts,    list_steps};
+                                               list_sources, list_attempts,    list_hosts,      list_steps};
 
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         lp_status status = steps[i](report);

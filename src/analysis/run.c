@@ -7,8 +7,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "analysis/tree_math.h"
+#include "core/clock.h"
 #include "store/arena.h"
 
 #define COMPACT_FLOOR (2u << 20) /* bytes of a role's arena below which compacting is not worth it */
@@ -53,6 +55,7 @@ lp_run *lp_run_new(void)
         return NULL;
     run->arena = lp_arena_new();
     run->state = calloc(1, sizeof *run->state);
+    run->read_ns = lp_clock_ns(CLOCK_REALTIME);
     run->source_dirty = LP_UNKNOWN_I64;
     run->imbalance = 1.0;
     run->empty_reason = "";
@@ -468,7 +471,7 @@ static lp_status take_metadata(lp_run *run, const lp_identity *id)
     return LP_OK;
 }
 
-static lp_status add(lp_run *run, lp_worker *worker)
+lp_status lp_run_fold(lp_run *run, const lp_worker *worker)
 {
     const lp_run_worker *last = run->worker_count > 0 ? &run->workers[run->worker_count - 1] : NULL;
     lp_run_worker summary;
@@ -503,7 +506,7 @@ static lp_status add(lp_run *run, lp_worker *worker)
 
 lp_status lp_run_add(lp_run *run, lp_worker *worker, bool keep)
 {
-    lp_status status = add(run, worker);
+    lp_status status = lp_run_fold(run, worker);
 
     if (keep && status == LP_OK)
         run->workers[run->worker_count - 1].worker = worker;

@@ -7,6 +7,7 @@
 #define LP_ANALYSIS_RUN_H
 
 #include "store/model.h"
+#include "store/rundir_cache.h"
 #include "store/track.h"
 
 #define LP_STALE_NS 300000000000ull /* a worker is stale when it was last seen this long before the latest one */
@@ -78,6 +79,7 @@ typedef struct lp_run_lost { /* a file that could not be read */
 typedef struct lp_run {
     lp_arena *arena;     /* owned; strings and summaries live in it */
     lp_str directory;    /* "" when built in memory */
+    uint64_t read_ns;    /* Unix time at which its reading began */
     lp_str run_id;       /* of the attempt that is reported, "" without workers */
     uint64_t started_ns; /* earliest start of it, Unix time */
     uint64_t ended_ns;   /* latest moment at which one of its workers was seen */
@@ -106,9 +108,10 @@ typedef struct lp_run {
 } lp_run;
 
 typedef struct lp_run_options {
-    bool adopt;        /* let dead segments get their snapshot (report); compare must not */
-    bool segments;     /* read this host's segments besides the snapshots */
-    bool keep_workers; /* keep every whole worker, superseded ones too (merge_run) */
+    bool adopt;             /* let dead segments get their snapshot (report); compare must not */
+    bool segments;          /* read this host's segments besides the snapshots */
+    lp_rundir_cache *cache; /* borrowed, NULL none: snapshots that were read before are not read again */
+    bool keep_workers;      /* keep every whole worker, superseded ones too (merge_run) */
 } lp_run_options;
 
 /* Reads a run directory. A missing directory and one without worker files are LP_OK with an empty_reason; files that
@@ -121,6 +124,7 @@ lp_run *lp_run_new(void);      /* owned by the caller; NULL without memory */
 void lp_run_free(lp_run *run); /* NULL is allowed */
 /* Folds a worker in. keep: the run takes it over (also on failure); else it is only read and stays the caller's. */
 lp_status lp_run_add(lp_run *run, lp_worker *worker, bool keep);
+lp_status lp_run_fold(lp_run *run, const lp_worker *worker); /* as without keep */
 lp_status lp_run_add_superseded(lp_run *run, lp_worker *worker, bool keep);
 lp_status lp_run_add_unreadable(lp_run *run, const char *path, const char *reason);
 /* Derives what needs all workers: order of roles, imbalance, stale, runtime, open time by phase. To be called once,

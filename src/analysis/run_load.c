@@ -82,6 +82,12 @@ static lp_status add_attempt(lp_run *run, const lp_rundir *dir, lp_str run_id, b
 
         if (sources[i].status != LP_OK || !lp__str_equal(sources[i].run_id, run_id))
             continue;
+        if (sources[i].known && !keep) {
+            lp_status added = lp_run_fold(run, sources[i].known);
+            if (added != LP_OK)
+                return added;
+            continue;
+        }
         lp_status status = lp_rundir_read(dir, i, &worker, &error);
         if (status == LP_E_MEMORY)
             return status;
@@ -170,7 +176,8 @@ lp_status lp_run_load(const char *directory, lp_run_options options, lp_run **ou
     run->directory = lp_arena_str(run->arena, directory, strlen(directory));
     lp_status status = run->directory.data ? LP_OK : LP_E_MEMORY;
     if (status == LP_OK)
-        status = lp_rundir_open(directory, (lp_rundir_options){options.adopt, options.segments}, &dir, error);
+        status =
+            lp_rundir_open(directory, (lp_rundir_options){options.adopt, options.segments, options.cache}, &dir, error);
     if (status == LP_E_MISSING) {
         run->empty_reason = "missing";
         status = LP_OK;

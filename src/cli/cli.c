@@ -5,11 +5,12 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "cli/options.h"
 
-static const lp_cli_command *const commands[] = {&lp__cli_report, &lp__cli_compare, &lp__cli_dump, &lp__cli_lines,
-                                                 &lp__cli_run};
+static const lp_cli_command *const commands[] = {&lp__cli_report, &lp__cli_top,   &lp__cli_compare,
+                                                 &lp__cli_dump,   &lp__cli_lines, &lp__cli_run};
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
 
 static void put_usage(const lp_cli_io *io, lp_sink *sink)
@@ -100,5 +101,7 @@ void lp_cli_io_detect(lp_cli_io *io, const lp_cli_env *env, int fd, bool is_tty)
     io->color = is_tty && !(env->no_color && env->no_color[0]) && !(env->term && strcmp(env->term, "dumb") == 0);
     if (columns == 0 && is_tty && fd >= 0 && ioctl(fd, TIOCGWINSZ, &size) == 0)
         columns = size.ws_col;
+    io->terminal_in = is_tty && fd >= 0 && isatty(STDIN_FILENO) ? STDIN_FILENO : -1;
+    io->terminal_out = is_tty && fd >= 0 ? fd : -1;
     io->width = columns > 0 && columns < 100000 ? (unsigned)columns : 0;
 }

@@ -11,7 +11,8 @@
 
 typedef struct lp_cli_values { /* what the options of all commands can set */
     const char *format, *output;
-    bool json, all, no_samples;
+    const char *interval, *sort, *filter, *role;
+    bool json, all, no_samples, once;
 } lp_cli_values;
 
 typedef struct lp_cli_option {
@@ -39,7 +40,7 @@ typedef struct lp_cli_command {
     bool in_python;                      /* not here: no options, no run */
 } lp_cli_command;
 
-extern const lp_cli_command lp__cli_report, lp__cli_compare, lp__cli_dump, lp__cli_lines, lp__cli_run;
+extern const lp_cli_command lp__cli_report, lp__cli_top, lp__cli_compare, lp__cli_dump, lp__cli_lines, lp__cli_run;
 
 /* Reads the words after the command's name. LP_EXIT_OK: call->values and arguments are set (pointers into argv).
  * `done` is set when --help or --version has been answered. LP_EXIT_USAGE: said on stderr. */

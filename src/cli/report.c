@@ -31,6 +31,7 @@ static int run(const lp_cli_call *call)
     const char *directory = call->arguments[0], *format = call->values.format ? call->values.format : "text";
     lp_run *run = NULL;
     lp_report *report = NULL;
+    lp_usage *usage = NULL;
     lp_error error = {.offset = UINT64_MAX};
 
     if (format[0] == 'h')
@@ -40,7 +41,13 @@ static int run(const lp_cli_call *call)
     if (status != LP_OK)
         return lp__cli_fail(call->io, "%s", error.text[0] ? error.text : lp_status_text(status));
     status = lp_report_new(run, &report);
+    if (status == LP_OK && !call->values.no_samples)
+        status = lp_usage_load(run, &usage);
+    if (status == LP_OK && usage)
+        status = lp_report_add_usage(report, usage);
     if (status != LP_OK) {
+        lp_report_free(report);
+        lp_usage_free(usage);
         lp_run_free(run);
         return lp__cli_fail(call->io, "%s: %s", directory, lp_status_text(status));
     }
@@ -50,6 +57,7 @@ static int run(const lp_cli_call *call)
     if (lost)
         lp__cli_fail(call->io, "%s: none of its %u worker file(s) can be read", directory, run->unreadable_count);
     lp_report_free(report);
+    lp_usage_free(usage);
     lp_run_free(run);
     return result;
 }

@@ -92,7 +92,7 @@ static inline int lpy_small_int(PyObject *object, int64_t *value)
 
 /* sys.monitoring (PEP 669). */
 #define LPY_MONITORING (PY_VERSION_HEX >= 0x030c0000)
-/* Objects/locations.md: lines with their ends. */
+/* Objects/locations.md; and inline caches among the instructions, and a table of handlers. */
 #define LPY_LOCATION_TABLE (PY_VERSION_HEX >= 0x030b0000)
 
 /* The instructions as the compiler made them, caches zero; the table of their positions. New references. */
@@ -102,6 +102,12 @@ static inline int lpy_small_int(PyObject *object, int64_t *value)
 #else
 #define lpy_code_bytes(code) Py_NewRef(((PyCodeObject *)(code))->co_code)
 #define lpy_code_name(code) (((PyCodeObject *)(code))->co_name)
+#endif
+/* Exception handlers, new reference; NULL: they are instructions. */
+#if LPY_LOCATION_TABLE
+#define lpy_code_handlers(code) Py_NewRef(((PyCodeObject *)(code))->co_exceptiontable)
+#else
+#define lpy_code_handlers(code) NULL
 #endif
 #define lpy_code_table(code) Py_NewRef(((PyCodeObject *)(code))->co_linetable)
 
@@ -118,6 +124,67 @@ static inline const char *lpy_frame_instruction(const void *frame)
     return ((const char *const *)frame)[7]; /* prev_instr in 3.12, instr_ptr from 3.13 on */
 }
 #define lpy_code_start(code) ((const char *)((PyCodeObject *)(code))->co_code_adaptive)
+#endif
+
+/* 3.10, 3.11: frames, and the flag of each activation of the evaluation loop that says whether it calls tracers at all. From
+ * 3.12 on sys.monitoring does this. */
+#if PY_VERSION_HEX < 0x030c0000
+#define LPY_FRAME_TRACING 1
+#define LPY_TRACED 255 /* use_tracing; 3.11 ors it into the opcode */
+#include <frameobject.h>
+#if PY_VERSION_HEX >= 0x030b0000
+#include <internal/pycore_frame.h>
+typedef _PyInterpreterFrame lpy_frame;
+typedef _PyCFrame lpy_cframe;
+#define lpy_frame_back(frame) ((frame)->previous)
+#define lpy_frame_in(object) ((object)->f_frame)
+/* The last one of its activation: calls from Python to Python share one when nobody hooks evaluation. */
+#define lpy_frame_is_entry(frame) ((frame)->is_entry)
+#define lpy_thread_top(tstate) ((tstate)->cframe->current_frame)
+/* Counted in code units, as co_lines() / 2. */
+#define lpy_frame_offset(frame) _PyInterpreterFrame_LASTI(frame)
+
+/* In a call event: it goes on after a yield, or an exception was thrown into it there. */
+#define lpy_frame_resumes(frame) (lpy_frame_offset(frame) > (frame)->f_code->_co_firsttraceable)
+
+/* In a return event: it only yielded. The generator object is around its frame. */
+static inline int lpy_frame_yields(const lpy_frame *frame)
+{
+    if (frame->owner != FRAME_OWNED_BY_GENERATOR)
+        return 0;
+    const char *generator = (const char *)frame - offsetof(PyGenObject, gi_iframe);
+    return ((const PyGenObject *)(const void *)generator)->gi_frame_state == FRAME_SUSPENDED;
+}
+#else
+typedef PyFrameObject lpy_frame;
+typedef CFrame lpy_cframe;
+#define lpy_frame_back(frame) ((frame)->f_back)
+#define lpy_frame_in(object) (object)
+#define lpy_frame_is_entry(frame) 1
+#define lpy_thread_top(tstate) ((tstate)->frame)
+#define lpy_frame_resumes(frame) ((frame)->f_lasti >= 0)
+#define lpy_frame_offset(frame) ((frame)->f_lasti)
+
+static inline int lpy_frame_yields(const lpy_frame *frame)
+{
+    return frame->f_state == FRAME_SUSPENDED;
+}
+#endif
+#define lpy_frame_code(frame) ((frame)->f_code)
+
+/* What _PyCode_SetExtra stored, without the call: it is looked up at every call of the program. The struct is that of
+ * Objects/codeobject.c, the same in both versions; line_trace.c compares with _PyCode_GetExtra when it begins. */
+static inline void *lpy_code_extra(const PyCodeObject *code, Py_ssize_t index)
+{
+    const struct extras {
+        Py_ssize_t size;
+        void *items[];
+    } *extras = code->co_extra;
+
+    return extras && extras->size > index ? extras->items[index] : NULL;
+}
+#else
+#define LPY_FRAME_TRACING 0
 #endif
 
 #endif

@@ -2,7 +2,9 @@
  *
  * line_engine.c   the type LineEngine: what is marked, starting and stopping, regions
  * line_rows.c     figures as Python objects
+ * line_share.c    the segment's file, and reading those of others
  * line_code.c     what each instruction of a code object is to the engine
+ * line_depth.c    how much is on the stack before each instruction
  * line_cost.c     what an event costs here
  * line_monitoring.c, line_trace.c   the back ends: how events come */
 #ifndef LP_PYTHON_LINE_H
@@ -36,7 +38,8 @@ struct LineEngine {
     PyObject *trouble; /* list of str; owned */
     PyObject *regions; /* dict: name -> number; owned */
     const lpy_line_backend *backend;
-    void *state; /* the back end's; owned */
+    void *state;  /* the back end's; owned */
+    char *folder; /* of the segments' files, NULL: private memory; owned */
     Py_ssize_t count;
     bool active;      /* the back end is on */
     bool calibrating; /* measures what an event costs: takes nothing off */
@@ -66,6 +69,16 @@ enum { LPY_LINE_PLAIN = 0, LPY_LINE_FAR = 1, LPY_LINE_GLOBAL = 2, LPY_LINE_LOOP 
 /* line_code.c: everything but index and mark; -1 with an exception. */
 int lpy_line_code_read(PyObject *code, lp_line_code *out);
 
+/* line_depth.c: by instruction; malloc. `handlers`: the exception table. NULL: cannot. */
+#define LPY_LINE_NO_DEPTH INT32_MIN /* nothing leads there */
+#define LPY_LINE_FALLS UINT32_MAX   /* reached from the instruction before */
+typedef struct lpy_line_flow {
+    int32_t depth;   /* values on the stack */
+    uint32_t source; /* the jump that leads there, or the start of what a handler guards */
+} lpy_line_flow;
+lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, const unsigned char *handlers,
+                                  size_t handlers_size);
+
 /* line_cost.c: 0, or -1 when it cannot be measured (no exception is set). Measured once a process and back end. */
 int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost);
 PyObject *lpy_line_cost_dict(const lpy_line_backend *backend);
@@ -75,5 +88,9 @@ PyObject *lpy_line_rows(LineEngine *engine, Py_ssize_t code); /* code < 0: all *
 PyObject *lpy_line_functions(LineEngine *engine);
 PyObject *lpy_line_regions(LineEngine *engine);
 PyObject *lpy_line_threads(LineEngine *engine);
+
+/* line_share.c: the core's hook `open`; load_lines(path) of the module. */
+bool lpy_line_open(void *user, lp_lines *lines);
+PyObject *lpy_load_lines(PyObject *module, PyObject *path);
 
 #endif

@@ -2,10 +2,9 @@
  * execution of the statement.
  *
  * A statement over several lines is visited line by line and some lines twice: in `f(\n a,\n)` the call itself happens in the
- * second visit of the first line. A `with` line is visited again when the block is left. Both are told by the positions of
- * the instructions (PEP 657): instructions whose line ranges overlap, one after another, belong to one statement, and the
- * second arrival at a line within it is `again`. Loops' headers are new executions. The instructions that leave a `with`
- * block are learned from a sample at first use. Without positions (-X no_debug_ranges) each visit counts.
+ * second visit of the first line. A `with` line is visited again when the block is left, a `return` after its `finally`.
+ * Both are told by the evaluation stack (line_depth.c): as long as more is on it than when a line was begun, arriving there
+ * again goes on with the same execution. Loops' headers are new executions.
  *
  * The location table is that of Objects/locations.md (3.11) or Objects/lnotab_notes.txt (3.10). */
 #include <stdlib.h>
@@ -17,15 +16,14 @@
 
 typedef struct range {   /* instructions with one position */
     uint32_t start, end; /* in units of two bytes */
-    int32_t line, last;  /* -1 none */
-    uint32_t group;
+    int32_t line;        /* -1 none */
+    uint32_t group;      /* the same number: one execution of a statement */
+    uint32_t open;       /* see find_statements */
 } range;
 
 typedef struct opcodes {
     bool known;
-    unsigned extended, for_iter, async_for, load_global, push_exc, with_except, return_value, return_const, reraise,
-        swap, nop;
-    unsigned char leave[8]; /* first four units of the normal exit of a `with` */
+    unsigned extended, for_iter, async_for, load_global;
 } opcodes;
 static opcodes ops;
 
@@ -61,9 +59,9 @@ static size_t read_table(const unsigned char *p, size_t size, int32_t first_line
 
     while (p < end) {
         unsigned kind = (*p >> 3) & 15u, length = (*p & 7u) + 1;
-        uint32_t value = 0, more = 0, skip;
+        uint32_t value = 0, skip;
         p++;
-        range r = {.start = at, .end = at + length, .line = -1, .last = -1};
+        range r = {.start = at, .end = at + length, .line = -1};
         at += length;
         if (kind == 15) {
             out[count++] = r;
@@ -71,9 +69,8 @@ static size_t read_table(const unsigned char *p, size_t size, int32_t first_line
         }
         if (kind == 14) {
             p = read_varint(p, end, &value);
-            p = read_varint(p, end, &more);
-            p = read_varint(p, end, &skip);
-            p = read_varint(p, end, &skip);
+            for (int i = 0; i < 3; i++) /* last line, columns */
+                p = read_varint(p, end, &skip);
             line += signed_of(value);
         } else if (kind == 13) {
             p = read_varint(p, end, &value);
@@ -85,7 +82,6 @@ static size_t read_table(const unsigned char *p, size_t size, int32_t first_line
             p += 1;
         }
         r.line = line;
-        r.last = line + (int32_t)more;
         out[count++] = r;
     }
     return count;
@@ -100,11 +96,11 @@ static size_t read_table(const unsigned char *p, size_t size, int32_t first_line
 
     for (size_t i = 0; i + 1 < size; i += 2) {
         int32_t step = (signed char)p[i + 1];
-        range r = {.start = at, .end = at + p[i] / 2u, .line = -1, .last = -1};
+        range r = {.start = at, .end = at + p[i] / 2u, .line = -1};
         at = r.end;
         if (step != -128) {
             line += step;
-            r.line = r.last = line;
+            r.line = line;
         }
         if (r.end > r.start)
             out[count++] = r;
@@ -125,40 +121,6 @@ static unsigned number_of(PyObject *map, const char *name)
     return number < 0 ? 256u : (unsigned)number;
 }
 
-/* Where the second visit of a `with` line begins. */
-static void learn_with(void)
-{
-    static const char sample[] = "def f(a):\n"
-                                 "    with a:\n"
-                                 "        a()\n"
-                                 "    a.b\n";
-    PyObject *module = Py_CompileString(sample, "<lineprofiler>", Py_file_input);
-    PyObject *constants = module ? PyObject_GetAttrString(module, "co_consts") : NULL;
-    PyObject *code = constants && PyTuple_Check(constants) ? PyTuple_GetItem(constants, 0) : NULL; /* borrowed */
-    PyObject *bytes = code && PyCode_Check(code) ? lpy_code_bytes(code) : NULL;
-    PyObject *table = bytes ? lpy_code_table(code) : NULL;
-
-    if (table && PyBytes_Check(table)) {
-        size_t size = (size_t)PyBytes_Size(table);
-        range *ranges = calloc(size + 1, sizeof *ranges);
-        size_t count = ranges ? read_table((const unsigned char *)PyBytes_AsString(table), size, 1, ranges) : 0;
-        bool body = false;
-        for (size_t i = 0; i < count; i++) {
-            body = body || ranges[i].line == 3;
-            if (body && ranges[i].line == 2 && (size_t)ranges[i].start * 2 + 8 <= (size_t)PyBytes_Size(bytes)) {
-                memcpy(ops.leave, PyBytes_AsString(bytes) + (size_t)ranges[i].start * 2, 8);
-                break;
-            }
-        }
-        free(ranges);
-    }
-    PyErr_Clear();
-    Py_XDECREF(table);
-    Py_XDECREF(bytes);
-    Py_XDECREF(constants);
-    Py_XDECREF(module);
-}
-
 static void learn(void)
 {
     PyObject *opcode = PyImport_ImportModule("opcode");
@@ -169,14 +131,6 @@ static void learn(void)
         ops.for_iter = number_of(map, "FOR_ITER");
         ops.async_for = number_of(map, "GET_ANEXT");
         ops.load_global = number_of(map, "LOAD_GLOBAL");
-        ops.push_exc = number_of(map, "PUSH_EXC_INFO");
-        ops.with_except = number_of(map, "WITH_EXCEPT_START");
-        ops.return_value = number_of(map, "RETURN_VALUE");
-        ops.return_const = number_of(map, "RETURN_CONST");
-        ops.reraise = number_of(map, "RERAISE");
-        ops.swap = number_of(map, "SWAP");
-        ops.nop = number_of(map, "NOP");
-        learn_with();
     }
     PyErr_Clear();
     ops.known = true;
@@ -184,78 +138,68 @@ static void learn(void)
     Py_XDECREF(opcode);
 }
 
-/* `at` .. `end`: instructions of one line, one after another. */
-static bool leaves_with(const unsigned char *at, const unsigned char *end)
-{
-    while (end - at >= 4 && (at[0] == ops.swap || at[0] == ops.nop)) /* a value that is returned lies above */
-        at += 2;
-    size_t step = end - at >= 4 && at[0] == ops.extended ? 4 : 2; /* a function with more than 256 constants */
-    const unsigned char *first = at + step - 2, *second = first + step, *third = second + step, *call = third + 2;
-
-    if (end - at >= 4 && at[0] == ops.push_exc && at[2] == ops.with_except)
-        return true;
-    if (end - at < (ptrdiff_t)(3 * step + 2))
-        return false;
-    /* Three times None and a call: nothing that a program can write begins a line like that. */
-    bool known = ops.leave[0] == ops.leave[2] && ops.leave[2] == ops.leave[4];
-    return known && first[0] == ops.leave[0] && second[0] == first[0] && third[0] == first[0] &&
-           first[1] == second[1] && first[1] == third[1] && call[0] == ops.leave[6] && call[1] == ops.leave[7];
-}
-
 /* ---- statements ------------------------------------------------------------------------------------------------------ */
 
-typedef struct span { /* lines of a statement whose instructions may go on */
-    int32_t from, to;
+typedef struct span { /* a line that was begun with `depth` values on the stack, and there were more ever since */
+    int32_t line, depth;
     uint32_t group;
+    uint32_t around; /* 1 + the span around it; 0 none */
 } span;
 
-static uint32_t root_of(uint32_t *joined, uint32_t group)
+/* The range with this instruction among the first `count`; NULL none. */
+static const range *range_at(const range *ranges, size_t count, uint32_t unit)
 {
-    while (joined[group] != group)
-        group = joined[group] = joined[joined[group]];
-    return group;
+    size_t low = 0;
+
+    while (low < count) {
+        size_t middle = low + (count - low) / 2;
+        if (ranges[middle].end <= unit)
+            low = middle + 1;
+        else if (ranges[middle].start > unit)
+            count = middle;
+        else
+            return &ranges[middle];
+    }
+    return NULL;
 }
 
-static bool ends_flow(unsigned opcode)
+/* Numbers the executions of statements: a range of a line that is still open, see span, goes on with it. Where a jump leads, what
+ * was open at the jump is. */
+static void find_statements(range *ranges, size_t count, const lpy_line_flow *flow, uint32_t units, span *spans)
 {
-    return opcode == ops.return_value || opcode == ops.return_const || opcode == ops.reraise;
-}
-
-/* Numbers the statements: a range that overlaps the lines just before it joins them. A handler begins anew, and so does what
- * follows a return: copies of one `finally` block stand one after another and are executed one at a time. */
-static void find_statements(range *ranges, size_t count, const unsigned char *code, uint32_t units, span *spans,
-                            uint32_t *joined)
-{
-    size_t depth = 0;
+    uint32_t made = 0, open = 0, unit = 0; /* open: 1 + the innermost; 0 none */
 
     for (size_t i = 0; i < count; i++) {
         range *r = &ranges[i];
-        joined[i] = r->group = (uint32_t)i;
-        if (r->start < units && code[2 * r->start] == ops.push_exc)
-            depth = 0;
-        if (r->start > 0 && r->start <= units && ends_flow(code[2 * (r->start - 1)]))
-            depth = 0;
-        if (r->line < 0)
-            continue;
-        span now = {r->line, r->last, r->group};
-        while (depth > 0 && spans[depth - 1].from <= now.to && now.from <= spans[depth - 1].to) {
-            span *top = &spans[--depth];
-            now.from = top->from < now.from ? top->from : now.from;
-            now.to = top->to > now.to ? top->to : now.to;
-            joined[now.group] = root_of(joined, top->group);
-            now.group = joined[now.group];
+        r->group = (uint32_t)i;
+        for (; flow && unit <= r->start && unit < units; unit++) {
+            if (flow[unit].source != LPY_LINE_FALLS) {
+                const range *from = range_at(ranges, i, flow[unit].source);
+                open = from ? from->open : 0;
+            }
+            while (open && flow[unit].depth != LPY_LINE_NO_DEPTH && spans[open - 1].depth >= flow[unit].depth)
+                open = spans[open - 1].around;
         }
-        spans[depth++] = now;
+        if (flow && r->line >= 0 && r->start < units && flow[r->start].depth != LPY_LINE_NO_DEPTH) {
+            uint32_t k = open;
+            while (k && spans[k - 1].line != r->line)
+                k = spans[k - 1].around;
+            if (k) {
+                r->group = spans[k - 1].group;
+            } else {
+                spans[made++] = (span){r->line, flow[r->start].depth, r->group, open};
+                open = made;
+            }
+        }
+        r->open = open;
     }
-    for (size_t i = 0; i < count; i++)
-        ranges[i].group = root_of(joined, ranges[i].group);
 }
 
 typedef struct work { /* one allocation a code object */
     range *ranges;
     span *spans;
-    uint32_t *joined, *seen; /* seen: by slot, 1 + the statement that has been at the line */
-    int32_t *slot_of;        /* by line - lowest; -1 none */
+    uint32_t *seen;   /* by slot, 1 + the statement that has been at the line */
+    int32_t *slot_of; /* by line - lowest; -1 none */
 } work;
 
 static uint32_t flags_of(const unsigned char *at, const unsigned char *end, bool again, int32_t line)
@@ -284,11 +228,7 @@ static void fill(const work *w, size_t count, const unsigned char *code, uint32_
         }
         uint32_t slot = (uint32_t)w->slot_of[r->line - lowest];
         if (r->line != before) {
-            uint32_t run = r->end;
-            for (size_t j = i + 1; j < count && w->ranges[j].line == r->line; j++)
-                run = w->ranges[j].end;
-            run = run < units ? run : units;
-            again = w->seen[slot] == r->group + 1 || leaves_with(code + 2 * (size_t)r->start, code + 2 * (size_t)run);
+            again = w->seen[slot] == r->group + 1;
             w->seen[slot] = r->group + 1;
         }
         before = r->line;
@@ -327,7 +267,7 @@ static char *copy_text(PyObject *text, uint32_t *size)
 }
 
 static int read_lines(lp_line_code *out, const unsigned char *table, size_t table_size, const unsigned char *code,
-                      uint32_t units)
+                      uint32_t units, const lpy_line_flow *flow)
 {
     work w = {.ranges = malloc((table_size + 1) * sizeof *w.ranges)};
     int32_t lowest = INT32_MAX, highest = INT32_MIN, *lines = NULL;
@@ -355,10 +295,9 @@ static int read_lines(lp_line_code *out, const unsigned char *table, size_t tabl
     }
     size_t width = (size_t)(highest - lowest) + 1;
     w.spans = malloc((count + 1) * sizeof *w.spans);
-    w.joined = malloc((count + 1) * sizeof *w.joined);
     w.seen = calloc(count + 1, sizeof *w.seen);
     w.slot_of = malloc(width * sizeof *w.slot_of);
-    if (!w.spans || !w.joined || !w.seen || !w.slot_of)
+    if (!w.spans || !w.seen || !w.slot_of)
         goto done;
     memset(w.slot_of, 0xff, width * sizeof *w.slot_of);
     for (size_t i = 0; i < count; i++)
@@ -381,7 +320,7 @@ static int read_lines(lp_line_code *out, const unsigned char *table, size_t tabl
         memset(narrow, 0xff, units * sizeof *narrow);
     else
         memset(wide, 0xff, units * sizeof *wide);
-    find_statements(w.ranges, count, code, units, w.spans, w.joined);
+    find_statements(w.ranges, count, flow, units, w.spans);
     fill(&w, count, code, units, lowest, narrow, wide);
     out->lines = lines;
     out->narrow = narrow;
@@ -398,10 +337,20 @@ done:
     free(wide);
     free(w.slot_of);
     free(w.seen);
-    free(w.joined);
     free(w.spans);
     free(w.ranges);
     return rc;
+}
+
+static lpy_line_flow *flow_of(PyObject *code, PyObject *bytes, uint32_t units)
+{
+    PyObject *handlers = lpy_code_handlers(code);
+    const unsigned char *at = handlers ? (const unsigned char *)PyBytes_AsString(handlers) : NULL;
+    lpy_line_flow *flow = lpy_line_flow_read((const unsigned char *)PyBytes_AsString(bytes), units, at,
+                                             handlers ? (size_t)PyBytes_Size(handlers) : 0);
+
+    Py_XDECREF(handlers);
+    return flow;
 }
 
 int lpy_line_code_read(PyObject *code, lp_line_code *out)
@@ -419,8 +368,10 @@ int lpy_line_code_read(PyObject *code, lp_line_code *out)
     if (table && PyBytes_Check(table) && PyBytes_Check(bytes)) {
         uint32_t units = (uint32_t)(PyBytes_Size(bytes) / 2);
         out->bytes = 2 * units;
+        lpy_line_flow *flow = flow_of(code, bytes, units);
         rc = read_lines(out, (const unsigned char *)PyBytes_AsString(table), (size_t)PyBytes_Size(table),
-                        (const unsigned char *)PyBytes_AsString(bytes), units);
+                        (const unsigned char *)PyBytes_AsString(bytes), units, flow);
+        free(flow);
         if (rc == 0) {
             out->file = copy_text(((PyCodeObject *)code)->co_filename, &out->file_size);
             out->name = copy_text(lpy_code_name(code), &out->name_size);

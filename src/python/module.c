@@ -57,6 +57,7 @@ static PyMethodDef methods[] = {
     {"_install", module_install, METH_O, NULL},
     {"_installed", module_installed, METH_NOARGS, NULL},
     {"_adopt", lpy_adopt_package, METH_O, NULL},
+    {"load_lines", lpy_load_lines, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

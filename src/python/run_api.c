@@ -251,11 +251,17 @@ typedef struct face { /* how a report is to look */
 static lp_status render_run(const lp_run *run, const face *as, lp_sink *sink)
 {
     lp_report *report = NULL;
+    lp_usage *usage = NULL;
     lp_status status = lp_report_new(run, &report);
 
+    if (status == LP_OK && as->samples)
+        status = lp_usage_load(run, &usage);
+    if (status == LP_OK && usage)
+        status = lp_report_add_usage(report, usage);
     if (status == LP_OK)
         status = as->json ? lp_render_json(report, as->samples, sink) : lp_render_text(report, as->text, sink);
     lp_report_free(report);
+    lp_usage_free(usage);
     lp_status flushed = lp_sink_flush(sink);
     return status == LP_OK ? flushed : status;
 }

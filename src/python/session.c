@@ -632,6 +632,20 @@ void lpy_session_close(lpy_session *session)
     Py_END_ALLOW_THREADS session->closing = false;
 }
 
+void lpy_session_forget(lpy_session *session)
+{
+    lp_worker_free(session->last);
+    session->last = NULL;
+    lpy_names_forget(session);
+    /* Nobody describes it any more: the core has ended here, or is a parent's of which this child has no part. */
+    lp_identity_init(&session->id);
+    lp_arena_free(session->arena);
+    free(session->directory);
+    free(session->run_dir);
+    session->arena = NULL;
+    session->directory = session->run_dir = NULL;
+}
+
 void lpy_sessions_end(void)
 {
     for (lpy_session *session = sessions; session; session = session->next)

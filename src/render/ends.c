@@ -1,4 +1,4 @@
-/* How a process ended, in words. */
+/* How a process ended, and how long ago something was, in words. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +14,22 @@ static const char *const signal_names[] = {
     [SIGXFSZ] = "SIGXFSZ", [SIGPROF] = "SIGPROF", [SIGSYS] = "SIGSYS",   [SIGVTALRM] = "SIGVTALRM",
     [SIGIO] = "SIGIO",     [SIGPWR] = "SIGPWR",
 };
+
+#define SECOND UINT64_C(1000000000)
+#define DAY (86400 * SECOND)
+
+char *lp_unit_age(lp_unit out, uint64_t now, uint64_t then)
+{
+    uint64_t age = now > then ? now - then : 0;
+
+    if (age >= 2 * DAY)
+        snprintf(out, LP_UNIT_SIZE, "%" PRIu64 " days", age / DAY);
+    else if (age < 60 * SECOND)
+        snprintf(out, LP_UNIT_SIZE, "%" PRIu64 "s", age / SECOND);
+    else
+        lp_unit_ns(out, (double)(age / SECOND * SECOND));
+    return out;
+}
 
 char *lp_unit_end(lp_unit out, lp_end end)
 {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "render/json_write.h"
+#include "render/json_usage.h"
 #include "render/render.h"
 #include "render/units.h"
 
@@ -540,6 +540,23 @@ static void put_files(lp_json *json, const lp_report *report)
     lp_json_close(json, ']');
 }
 
+/* Hosts of workers that are known by their last snapshots only. */
+static void put_as_written(lp_json *json, const lp_report *report)
+{
+    lp_json_key(json, "as_last_written");
+    lp_json_open(json, '[');
+    for (uint32_t i = 0; i < report->as_written_count; i++) {
+        const lp_report_host *host = &report->as_written[i];
+        lp_json_open_flat(json, '{');
+        key_str(json, "host", host->name);
+        key_u64(json, "workers", host->workers);
+        key_seconds(json, "oldest_at", host->oldest_ns);
+        key_seconds(json, "newest_at", host->newest_ns);
+        lp_json_close(json, '}');
+    }
+    lp_json_close(json, ']');
+}
+
 static void put_methods(lp_json *json, const lp_report *report)
 {
     lp_json_key(json, "clock_steps");
@@ -584,6 +601,7 @@ static void put_caveats(lp_json *json, const lp_report *report)
     lp_json_key(json, "caveats");
     lp_json_open(json, '{');
     put_files(json, report);
+    put_as_written(json, report);
     put_worker_list(json, report, "unclean", report->unclean, report->unclean_count);
     put_worker_list(json, report, "died_inside", report->died_inside, report->died_inside_count);
     put_worker_list(json, report, "died_outside", report->died_outside, report->died_outside_count);
@@ -606,10 +624,14 @@ static void put_caveats(lp_json *json, const lp_report *report)
     lp_json_close(json, '}');
 }
 
-static void put_machine(lp_json *json, const lp_run *run)
+static void put_machine(lp_json *json, const lp_report *report, bool samples)
 {
+    const lp_run *run = report->run;
+
     lp_json_key(json, "machine");
     lp_json_open(json, '{');
+    if (samples)
+        lp__json_used(json, report);
     lp_json_key(json, "capacity_by_host");
     lp_json_open(json, '{');
     for (uint32_t i = 0; i < run->host_count; i++) {
@@ -640,14 +662,16 @@ lp_status lp_render_json(const lp_report *report, bool samples, lp_sink *sink)
 {
     lp_json json = {.sink = sink, .fresh = true};
 
-    (void)samples; /* the sampled keys, resources and machine.used, come with the sampler */
     lp_json_open(&json, '{');
     put_run(&json, report);
     put_roles(&json, report);
     put_workers(&json, report->run);
     put_open(&json, report);
     put_caveats(&json, report);
-    put_machine(&json, report->run);
+    lp__json_findings(&json, report);
+    if (samples)
+        lp__json_resources(&json, report);
+    put_machine(&json, report, samples);
     lp_json_close(&json, '}');
     lp_sink_char(sink, '\n');
     return sink->status;

@@ -203,6 +203,35 @@ static void put_source(lp_text *text)
     lp_line_end(line);
 }
 
+/* Each host whose workers are known by their last snapshots only, and how old those are. */
+static void put_as_written(lp_text *text)
+{
+    const lp_report *report = text->report;
+    lp_line *line = &text->line;
+    uint32_t limit = text->options.all || report->as_written_count <= 9 ? report->as_written_count : 8;
+
+    for (uint32_t i = 0; i < limit; i++) {
+        const lp_report_host *host = &report->as_written[i];
+        lp_str name = host->name.size > 0 ? host->name : (lp_str){"?", 1};
+        lp_unit newest, oldest;
+        lp_unit_age(newest, report->run->read_ns, host->newest_ns);
+        lp_unit_age(oldest, report->run->read_ns, host->oldest_ns);
+        lp_line_put(line, "  ");
+        lp_line_name(line, &name, 1, 24, LP_CUT_LEFT);
+        lp_line_format(line, "  %u process%s as last written, %s", host->workers, host->workers == 1 ? "" : "es",
+                       newest);
+        if (strcmp(newest, oldest) != 0)
+            lp_line_format(line, " to %s", oldest);
+        lp_line_put(line, " ago");
+        lp_line_end(line);
+    }
+    if (limit < report->as_written_count) {
+        lp_line_format(line, "  %s %u more hosts (--all)", lp_line_glyph(line, "\xe2\x80\xa6", ".."),
+                       report->as_written_count - limit);
+        lp_line_end(line);
+    }
+}
+
 static void put_state(lp_text *text)
 {
     const lp_report *report = text->report;
@@ -223,6 +252,7 @@ static void put_state(lp_text *text)
                        report->run->worker_count);
         lp_line_end(line);
     }
+    put_as_written(text);
 }
 
 static void warn(lp_text *text, const char *words)
@@ -370,24 +400,6 @@ static void put_hardware(lp_text *text, const lp_run_host *host)
     lp_line_end(line);
 }
 
-static void put_resources(lp_text *text)
-{
-    const lp_run *run = text->report->run;
-
-    lp__text_section(text, "RESOURCES", NULL);
-    if (text->options.samples)
-        lp__text_say(text, 0, "CPU, RAM, VRAM, GPU: not sampled");
-    for (uint32_t i = 0; i < run->host_count; i++) {
-        if (i == 8 && run->host_count > 9 && !text->options.all) {
-            lp_line_format(&text->line, "  %s %u more hosts (--all)", lp_line_glyph(&text->line, "\xe2\x80\xa6", ".."),
-                           run->host_count - i);
-            lp_line_end(&text->line);
-            break;
-        }
-        put_hardware(text, &run->hosts[i]);
-    }
-}
-
 static void put_role_title(lp_text *text, const lp_report_role *role)
 {
     const lp_run *run = text->report->run;
@@ -528,22 +540,6 @@ static void put_role(lp_text *text, const lp_report_role *role, unsigned label)
     lp__text_iterations(text, role);
 }
 
-static void put_sampled_sections(lp_text *text)
-{
-    static const char *const titles[] = {"I/O", "GPU", "MEMORY (RSS)"};
-
-    lp__text_blank(text);
-    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) {
-        lp_line_style(&text->line, LP_TITLE);
-        lp_line_put(&text->line, titles[i]);
-        lp_line_style(&text->line, LP_PLAIN);
-        lp_line_put(&text->line, " not sampled");
-        if (i + 1 < sizeof titles / sizeof *titles)
-            lp_line_put(&text->line, "    ");
-    }
-    lp_line_end(&text->line);
-}
-
 lp_status lp_render_text(const lp_report *report, lp_text_options options, lp_sink *sink)
 {
     unsigned width = options.width ? options.width : LP_TEXT_WIDTH;
@@ -554,12 +550,13 @@ lp_status lp_render_text(const lp_report *report, lp_text_options options, lp_si
     put_header(&text);
     if (report->run->worker_count > 0) {
         unsigned label = breakdown_label(&text);
-        put_resources(&text);
+        lp__text_findings(&text);
+        lp__text_resources(&text, put_hardware);
         for (uint32_t i = 0; i < report->role_count; i++)
             put_role(&text, &report->roles[i], label);
         lp__text_io(&text);
         if (options.samples)
-            put_sampled_sections(&text);
+            lp__text_sampled(&text);
         lp__text_open(&text);
     }
     lp__text_caveats(&text);

@@ -42,5 +42,9 @@ void lp__text_iterations(lp_text *text, const lp_report_role *role);
 void lp__text_io(lp_text *text);   /* I/O BY PHASE */
 void lp__text_open(lp_text *text); /* OPEN NOW and its relatives */
 void lp__text_caveats(lp_text *text);
+/* text_usage.c */
+void lp__text_findings(lp_text *text);
+void lp__text_resources(lp_text *text, void (*hardware)(lp_text *, const lp_run_host *)); /* prints a host's line */
+void lp__text_sampled(lp_text *text); /* I/O, GPU, GPU BY PHASE, MEMORY */
 
 #endif

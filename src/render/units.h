@@ -23,6 +23,8 @@ char *lp_unit_percent(lp_unit out, double share);                  /* 0.829 -> 8
 char *lp_unit_whole_percent(lp_unit out, double share);            /* 0.98 -> 98%; above 0 and below 0.5 %: <1% */
 char *lp_unit_fixed(lp_unit out, double value, unsigned decimals); /* 1.25; decimals <= 6 */
 char *lp_unit_amount(lp_unit out, double amount);                  /* of a counter, whole: 8, 4,096 */
+/* From `then` to `now`, Unix ns: as lp_unit_ns, whole seconds; 68 days beyond two; 0s where it has not been yet. */
+char *lp_unit_age(lp_unit out, uint64_t now, uint64_t then);
 char *lp_unit_end(lp_unit out, lp_end end); /* SIGKILL; SIGSEGV, core dumped; exit code 3; "" not known */
 
 #endif

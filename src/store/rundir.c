@@ -27,7 +27,8 @@
 
 typedef struct file {        /* a snapshot found */
     const char *host, *name; /* folder and name; owned by the list's arena */
-    size_t stem;             /* bytes of the name that all generations share; the whole name if it has none */
+    uint64_t inode;
+    size_t stem; /* bytes of the name that all generations share; the whole name if it has none */
     uint64_t generation;
     bool final;
 } file;
@@ -37,7 +38,8 @@ struct lp_rundir {
     const char *path;
     int workers; /* descriptor of workers/, -1 */
     uint64_t dev, ino;
-    lp_source *sources; /* owned: heap */
+    lp_rundir_cache *cache; /* borrowed, may be NULL */
+    lp_source *sources;     /* owned: heap */
     size_t count, room;
     file *files; /* owned: heap; while listing */
     size_t file_count, file_room;
@@ -177,6 +179,7 @@ static void read_folder(lp_rundir *dir, int folder, const char *host)
             break;
         dir->files = grown;
         f.name = keep(dir, entry->d_name);
+        f.inode = entry->d_ino;
         if (f.name)
             dir->files[dir->file_count++] = f;
     }
@@ -303,6 +306,35 @@ static void find_newest(int workers, const char *host, const char *stem, size_t 
         close(folder);
 }
 
+static lp_status read_snapshot(int dirfd, const char *relative, const char *path, lp_worker **worker, lp_error *error)
+{
+    unsigned char *data;
+    size_t size;
+    lp_status status = lp__read_file(dirfd, relative, path, &data, &size, error);
+
+    if (status == LP_OK) {
+        status = lp_snapshot_decode(data, size, path, worker, error);
+        free(data);
+    }
+    return status;
+}
+
+/* The whole of a file from the cache, into which it may come now; NULL: to be read in the ordinary way. */
+static const lp_worker *find_known(const lp_rundir *dir, const file *f, const char *path)
+{
+    char relative[600];
+    lp_worker *worker;
+
+    const lp_worker *known = lp__cache_find(dir->cache, f->host, f->name, f->inode);
+    if (known || (size_t)snprintf(relative, sizeof relative, "%s/%s", f->host, f->name) >= sizeof relative ||
+        read_snapshot(dir->workers, relative, path, &worker, NULL) != LP_OK)
+        return known;
+    if (worker->id.run_id.size > 0 && lp__cache_put(dir->cache, f->host, f->name, f->inode, worker))
+        return worker;
+    lp_worker_free(worker);
+    return NULL;
+}
+
 /* LP_E_MISSING: it is gone meanwhile, nothing was added. */
 static lp_status add_file(lp_rundir *dir, const file *f)
 {
@@ -313,6 +345,15 @@ static lp_status add_file(lp_rundir *dir, const file *f)
     if (!path) {
         dir->failed = true;
         return LP_E_MEMORY;
+    }
+    const lp_worker *known = dir->cache ? find_known(dir, f, path) : NULL;
+    if (known) {
+        lp_source *source = add_source(dir, LP_SOURCE_SNAPSHOT, path);
+        if (source) {
+            fill_head(dir, source, known);
+            source->known = known;
+        }
+        return LP_OK;
     }
     lp_status status = read_head(dir, f, path, &head, &error);
     if (status == LP_OK) {
@@ -470,6 +511,7 @@ lp_status lp_rundir_open(const char *path, lp_rundir_options options, lp_rundir 
     lp_rundir *made = calloc(1, sizeof *made);
     if (made) {
         made->workers = -1;
+        made->cache = options.cache;
         made->arena = lp_arena_new();
     }
     if (!made || !made->arena || !(made->path = plain_path(made->arena, path))) {
@@ -487,6 +529,8 @@ lp_status lp_rundir_open(const char *path, lp_rundir_options options, lp_rundir 
     made->workers = lp__open_folder(fd, "workers", false, 0);
     list_snapshots(made);
     settle_sources(made);
+    if (options.cache)
+        lp__cache_sweep(options.cache);
     if (made->failed)
         status = lp__fail(error, LP_E_MEMORY, path, UINT64_MAX, "out of memory");
 
@@ -521,19 +565,6 @@ const lp_source *lp_rundir_sources(const lp_rundir *dir, size_t *count)
 }
 
 /* ---- reading */
-
-static lp_status read_snapshot(int dirfd, const char *relative, const char *path, lp_worker **worker, lp_error *error)
-{
-    unsigned char *data;
-    size_t size;
-    lp_status status = lp__read_file(dirfd, relative, path, &data, &size, error);
-
-    if (status == LP_OK) {
-        status = lp_snapshot_decode(data, size, path, worker, error);
-        free(data);
-    }
-    return status;
-}
 
 static lp_status read_segment(const char *path, lp_worker **worker, lp_error *error)
 {

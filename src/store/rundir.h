@@ -4,6 +4,7 @@
 #define LP_STORE_RUNDIR_H
 
 #include "store/model.h"
+#include "store/rundir_cache.h"
 
 typedef enum lp_source_kind { LP_SOURCE_SNAPSHOT, LP_SOURCE_SEGMENT } lp_source_kind;
 
@@ -17,13 +18,16 @@ typedef struct lp_source {
     int64_t pid, rank;
     uint64_t started_ns, run_started_ns, written_ns;
     bool living;
+    const lp_worker
+        *known; /* the whole of it, borrowed from the cache until the listing after next; NULL: to be read */
 } lp_source;
 
 typedef struct lp_rundir lp_rundir; /* opaque list */
 
 typedef struct lp_rundir_options {
     bool adopt; /* write the snapshots of dead segments and remove those (lineprofiler report); false: only read them */
-    bool segments; /* look at this host's segments at all */
+    bool segments;          /* look at this host's segments at all */
+    lp_rundir_cache *cache; /* borrowed; NULL: none */
 } lp_rundir_options;
 
 /* LP_E_MISSING: no such directory. A directory without workers is LP_OK with count 0. *dir is owned by the caller. */

@@ -204,6 +204,15 @@ int lp_samples_create(int run_dir, const lp_identity *id, lp_series series, cons
 /* At the end, whole or not at all (as far as the file system lets cut it off again). */
 bool lp_samples_append(int fd, const lp_buffer *bytes);
 
+/* ---- finding (samples_list.c) */
+
+typedef struct lp_sample_files {
+    lp_str *paths; /* terminated, sorted; owned by the arena */
+    uint32_t count;
+} lp_sample_files;
+/* All of a run directory, of every attempt and of any content. None where there is no such directory. LP_E_MEMORY only. */
+lp_status lp_samples_list(const char *directory, lp_arena *arena, lp_sample_files *files);
+
 /* ---- reading (samples_read.c): any bytes may be given */
 
 typedef struct lp_sample_batch { /* all owned by the reader, valid until the next call */

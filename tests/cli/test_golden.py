@@ -7,6 +7,7 @@ expected texts anew: look at the difference before you believe it.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,13 @@ def plain(**extra: str) -> dict[str, str]:
     return env
 
 
+def without_ages(text: str) -> str:
+    """How long ago something was depends on the day of the test."""
+    return re.sub(r" +\d+ days", " N days", text)
+
+
 def check(name: str, got: str) -> None:
+    got = without_ages(got)
     path = GOLDEN / name
     if os.environ.get("GOLDEN_UPDATE"):
         path.write_text(got, encoding="utf-8", newline="")
@@ -47,6 +54,29 @@ def check(name: str, got: str) -> None:
 def test_report(name: str, run: str, options: list[str], extra: dict[str, str], tmp_path: Path) -> None:
     snapfile.RUNS[run](tmp_path / run)
     done = lineprofiler("report", run, *options, cwd=tmp_path, env=plain(**extra)).expect()
+    assert done.stderr == ""
+    check(name, done.stdout)
+
+
+TOPS = [
+    ("top-mcts-80.txt", "mcts", [], {}),
+    ("top-mcts-140.txt", "mcts", ["--sort", "total"], {"COLUMNS": "140"}),
+    ("top-mcts-role.txt", "mcts", ["--role", "learner", "--sort", "name"], {}),
+    ("top-mcts-filter.txt", "mcts", ["--filter", "SCORE"], {}),
+    ("top-mcts-40.txt", "mcts", [], {"COLUMNS": "40"}),
+    ("top-troubled-80.txt", "troubled", [], {}),
+    ("top-troubled-ascii.txt", "troubled", [], {"LC_ALL": "C"}),
+    ("top-hostile-80.txt", "hostile", [], {}),
+    ("top-hostile-ascii.txt", "hostile", [], {"LC_ALL": "C"}),
+    ("top-empty-80.txt", "empty", [], {}),
+]
+
+
+@pytest.mark.one_version
+@pytest.mark.parametrize(("name", "run", "options", "extra"), TOPS, ids=[c[0] for c in TOPS])
+def test_top(name: str, run: str, options: list[str], extra: dict[str, str], tmp_path: Path) -> None:
+    snapfile.RUNS[run](tmp_path / run)
+    done = lineprofiler("top", "--once", *options, run, cwd=tmp_path, env=plain(**extra)).expect()
     assert done.stderr == ""
     check(name, done.stdout)
 
@@ -71,7 +101,7 @@ def test_dump(tmp_path: Path) -> None:
 
 
 @pytest.mark.one_version
-@pytest.mark.parametrize("command", ["", "report", "compare", "dump"])
+@pytest.mark.parametrize("command", ["", "report", "top", "compare", "dump"])
 def test_help(command: str) -> None:
     words = [command] if command else []
     check(f"help-{command or 'all'}.txt", lineprofiler(*words, "--help", env=plain()).expect().stdout)

@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = '\0';
     for (size_t at = 0; at < size && count < WORDS; at += strlen(text + at) + 1)
         words[count++] = text + at;
-    lp_cli_io io = {.out = &out, .err = &err};
+    lp_cli_io io = {.out = &out, .err = &err, .terminal_in = -1, .terminal_out = -1};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         lp_sink_open_memory(&out);
         lp_sink_open_memory(&err);

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = [*(f"A{n}" for n in range(1, 16)), "A17", "B1", "C1", "C2", "C4"]
+ROWS = [*(f"A{n}" for n in range(1, 18)), "B1", "C1", "C2", "C4"]
 
 
 def table() -> dict[str, list[str]]:

@@ -85,7 +85,17 @@ FORBIDDEN = re.compile(
 )
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if layer_of(p) != "collector" and p.name != "main.c"], ids=name_of)
+# A command that takes the whole terminal is no guest: its process is its own, and puts the terminal back by any end.
+TERMINAL = SRC / "cli/terminal.c"
+GUESTS = [p for p in SOURCES if layer_of(p) != "collector" and p.name != "main.c" and p != TERMINAL]
+
+
+def test_the_terminal_belongs_to_full_screen_commands() -> None:
+    users = {name_of(p) for p in SOURCES if ('"', "cli/terminal.h") in includes(p)}
+    assert users == {"src/cli/terminal.c", "src/cli/top.c"}
+
+
+@pytest.mark.parametrize("path", GUESTS, ids=name_of)
 def test_nothing_ends_or_changes_the_host(path: Path) -> None:
     found = [
         f"{name_of(path)}:{number}: {line.strip()}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from linehits import hits
 from lptest import environment, run_python
 
 import lineprofiler
@@ -31,18 +32,6 @@ def helper() -> int:
 
 
 FIRST = work.__code__.co_firstlineno
-
-
-def hits(profiler: LineProfiler, function: Any) -> dict[int, int]:
-    """{line relative to the def: hits}"""
-    code = function.__code__
-    return {
-        line - code.co_firstlineno: stats.hits
-        for key, found in profiler.get_stats("line").items()
-        if key.first_line == code.co_firstlineno and key.filename == code.co_filename
-        for line, stats in found.line_stats.items()
-        if stats.hits
-    }
 
 
 def test_names_of_the_package() -> None:

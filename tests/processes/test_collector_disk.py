@@ -142,7 +142,7 @@ def descriptors(pid: int) -> list[str]:
 
 
 def watched_segments(stage: Stage, collector: int) -> int:
-    return sum(d.startswith(str(stage.shm)) and ".seg" in d for d in descriptors(collector))
+    return len({d for d in descriptors(collector) if d.startswith(str(stage.shm)) and ".seg" in d})
 
 
 def watched_processes(collector: int) -> int:

@@ -7,17 +7,19 @@ bodies that a snippet leaves out; what follows a snippet checks what it did.
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
-from lptest import SPEC, environment, lineprofiler, phases_of, report_json, run_python
+from lptest import SPEC, environment, lineprofiler, phases_of, report_json, run_process, run_python
 
 FIRST = SPEC / "000_db03852d19c27d26.txt"
 LATER = SPEC / "001_f5008babdfdd0fe2.txt"
+TEACHING = SPEC / "004_ec7562b3e7f6c0ef.txt"
 
 pytestmark = pytest.mark.skipif(
-    not (FIRST.is_file() and LATER.is_file()), reason="the documents are not beside the checkout"
+    not (FIRST.is_file() and LATER.is_file() and TEACHING.is_file()), reason="the documents are not beside the checkout"
 )
 
 IMPORTS = """
@@ -331,3 +333,110 @@ def test_copy_pipeline(tmp_path: Path) -> None:
     text = lineprofiler("report", "profile/", cwd=tmp_path).expect().stdout
     for shown in ("COPIER", "I/O BY PHASE (measured exactly)", "batched/write_batch", "15.6 MB", "always 250"):
         assert shown in text, text
+
+
+# The line profiler. The documents' tables are of another machine: asserted are their shape, their hits, their order.
+
+
+def rows_of(table: str) -> list[tuple[int, int, float, str]]:
+    """(line, hits, percent, source) of the lines of one function's table."""
+    found = []
+    for line in table.splitlines():
+        cells = line.split(None, 5)
+        if len(cells) == 6 and cells[0].isdigit():
+            found.append((int(cells[0]), int(cells[1]), float(cells[4]), cells[5].strip()))
+    return found
+
+
+def table_of(text: str, function: str) -> str:
+    start = text.index(f"Function: {function} at line ")
+    return text[start:].split("\n\n", 1)[0]
+
+
+def test_first_line_profile(tmp_path: Path) -> None:
+    program = between("from lineprofiler import LineProfiler", "profiler.print_stats()")
+    (tmp_path / "example.py").write_text("# example.py\n" + program)
+    out = run_process([sys.executable, "example.py"], cwd=tmp_path).expect().stdout
+    assert f"File: {tmp_path / 'example.py'}\nFunction: slow_function at line 4\n" in out
+    table = table_of(out, "slow_function")
+    assert "Line #   Hits       Time (µs)       Per Hit (µs)    % Time     Line Content" in table
+    rows = rows_of(table)
+    # The two lines of the loop come first; which is first of them is the machine's affair.
+    assert sorted(rows[:2])[0][:2] == (6, 1_000_001)
+    assert sorted(rows[:2])[1][:2] == (7, 1_000_000)
+    assert sorted(row[1:2] + row[3:] for row in rows[2:]) == [(1, "return total"), (1, "total = 0")]
+    assert 95 < sum(row[2] for row in rows) <= 100.2  # four roundings to a tenth
+
+
+def test_page_of_a_line_profile(tmp_path: Path) -> None:
+    program = between("from lineprofiler import LineProfiler", "profiler.print_stats()")
+    (tmp_path / "example.py").write_text(program + '\nprofiler.to_html("profile.html")\n')
+    run_process([sys.executable, "example.py"], cwd=tmp_path).expect()
+    assert "lineprofiler-data" in (tmp_path / "profile.html").read_text(encoding="utf-8")
+
+
+def test_line_profile_of_the_search(tmp_path: Path) -> None:
+    search = between(
+        "def uct_search(root_state, iterations=2000, c=1.4):",
+        "    return max(root.children, key=lambda n: n.visits)",
+    )
+    text = LATER.read_text(encoding="utf-8")
+    start = text.index("from lineprofiler import LineProfiler", text.index("Wrap it and look:"))
+    wrap = text[start : text.index("\n\nFunction: uct_search", start)] + "\n"
+    assert "uct_search(Game(), iterations=2000)" in wrap
+    (tmp_path / "mcts.py").write_text(textwrap.dedent(MCTS_PRELUDE) + search + wrap)
+    out = run_process([sys.executable, "mcts.py"], cwd=tmp_path).expect().stdout
+    rows = rows_of(table_of(out, "uct_search"))
+    hits = {row[3]: row[1] for row in rows}
+    scored = hits["score = exploit + explore"]
+    assert next(n for text, n in hits.items() if text.startswith("exploit = ")) == scored > 10_000
+    assert hits["node = root"] == hits["reward = state.reward()"] == 2000
+    assert hits["node.visits += 1"] == hits["node.value += reward"] == hits["node = node.parent"]
+    assert [row[2] for row in rows] == sorted((row[2] for row in rows), reverse=True)
+
+
+def test_top_lines_of_a_project(tmp_path: Path) -> None:
+    (tmp_path / "path/to/your/project").mkdir(parents=True)
+    (tmp_path / "path/to/your/project/inside.py").write_text("def your_function():\n    return sum(range(1000))\n")
+    program = "import sys\nsys.path.insert(0, 'path/to/your/project')\nfrom inside import your_function\n"
+    (tmp_path / "main.py").write_text(program + fenced("profiler.print_global_top_stats(min_time_us=0.01, top_n=40)"))
+    out = run_process([sys.executable, "main.py"], cwd=tmp_path).expect().stdout
+    assert "Top 40 lines across all functions (sorted by time)" in out
+    assert "inside.py::your_function" in out
+    assert "return sum(range(1000))" in out
+
+
+def test_script_of_the_teaching_page(tmp_path: Path) -> None:
+    lines = TEACHING.read_text(encoding="utf-8").splitlines()
+    start, end = lines.index("from pathlib import Path"), lines.index("profiler.print_stats()")
+    script = "\n".join(lines[start : end + 1]) + "\n"
+    assert script.count("from line_profiler import LineProfiler") == 1
+    code = tmp_path / "content/episodes/code"
+    code.mkdir(parents=True)
+    (code / "wordcount.py").write_text(
+        textwrap.dedent(
+            """
+            def normalize_slow(text):
+                result = ""
+                for character in text:
+                    result += character.lower()
+                return result.split()
+
+            def make_workload(repetitions):
+                return "To be or not " * repetitions
+
+            def count_words(text):
+                counts = {}
+                for word in normalize_slow(text):
+                    counts[word] = counts.get(word, 0) + 1
+                return counts
+            """
+        )
+    )
+    (tmp_path / "line_profile_wordcount.py").write_text(script.replace("from line_profiler", "from lineprofiler"))
+    out = run_process([sys.executable, "line_profile_wordcount.py"], cwd=tmp_path).expect().stdout
+    assert out.startswith("Timer unit: 1e-09 s\n")
+    assert "Function: normalize_slow at line 2\n" in out
+    assert "Function: count_words at line 11\n" in out
+    row = next(line for line in out.splitlines() if line.endswith("result += character.lower()"))
+    assert row.split()[:2] == ["5", str(len("To be or not ") * 2000)]

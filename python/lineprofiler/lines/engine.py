@@ -8,7 +8,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from lineprofiler import _lineprofiler
-from lineprofiler.lines.model import Function, FunctionKey, Line, Profile, add_lines
+from lineprofiler.lines.model import FunctionKey, Line, Profile, add_lines
 from lineprofiler.lines.project import qualified_name
 from lineprofiler.lines.source import SourceBook, definitions
 
@@ -54,20 +54,23 @@ def executable_lines(code: CodeType) -> frozenset[int]:
 def figures(engine: LineEngine, names: dict[int, str], book: SourceBook, *, rows: list[Any] | None = None) -> Profile:
     """What the engine has so far. `rows`: lines of a region instead of all lines."""
     codes = engine.codes()
-    threads = dict(engine.threads())
+    keys = _keys(codes, names, book)
+    threads = {number: f"{name} ({number})" for number, name in engine.threads()}
     profile = Profile(own_cost=dict(engine.own_cost), notes=list(engine.trouble))
-    if rows is None:
-        for code in codes:  # also those that were never called
-            _function(profile, code, names, book)
+    needed = range(len(codes)) if rows is None else sorted({row[0] for row in rows})
+    for index in needed:
+        function = profile.function(keys[index])
+        function.executable |= executable_lines(codes[index])
+        if keys[index].filename not in profile.sources:
+            profile.sources[keys[index].filename] = book.get(codes[index].co_filename)
     for row in engine.lines() if rows is None else rows:
-        function = _function(profile, codes[row[0]], names, book)
+        function = profile.function(keys[row[0]])
         line = {row[1]: Line(row[2], row[3], row[4], row[5], row[6])}
         add_lines(function.lines, line)
-        thread = f"{threads.get(row[7], 'thread')} ({row[7]})"
-        add_lines(function.threads.setdefault(thread, {}), line)
+        add_lines(function.threads.setdefault(threads.get(row[7], str(row[7])), {}), line)
     if rows is None:
         for index, calls, time_ns, self_ns, awaited_ns, suspended in engine.functions():
-            function = _function(profile, codes[index], names, book)
+            function = profile.function(keys[index])
             function.calls += calls
             function.time_ns += time_ns
             function.self_ns += self_ns
@@ -76,16 +79,19 @@ def figures(engine: LineEngine, names: dict[int, str], book: SourceBook, *, rows
     return profile
 
 
-def _function(profile: Profile, code: CodeType, names: dict[int, str], book: SourceBook) -> Function:
-    path = book.path_of(code.co_filename)
-    key = FunctionKey(path, name_of(code, names, book), code.co_firstlineno)
-    function = profile.functions.get(key)
-    if function is None:
-        function = profile.function(key)
-        if path not in profile.sources:
-            profile.sources[path] = book.get(code.co_filename)
-    function.executable |= executable_lines(code)
-    return function
+def _keys(codes: list[CodeType], names: dict[int, str], book: SourceBook) -> list[FunctionKey]:
+    """A key for each code object. Equal code of one place, as when a text is run twice, is one function; other code of
+    the same name there, as two lambdas on a line, gets a number behind its name."""
+    known: dict[FunctionKey, list[CodeType]] = {}
+    keys = []
+    for code in codes:
+        key = FunctionKey(book.path_of(code.co_filename), name_of(code, names, book), code.co_firstlineno)
+        others = known.setdefault(key, [])
+        place = next((n for n, other in enumerate(others) if other == code), len(others))
+        if place == len(others):
+            others.append(code)
+        keys.append(key if place == 0 else key._replace(function_name=f"{key.function_name}#{place + 1}"))
+    return keys
 
 
 def codes_within(code: CodeType) -> Iterator[CodeType]:

@@ -1,0 +1,358 @@
+/* Findings: what a reader should look at first, each with the figures that it rests on. A rule speaks only where its cause is
+ * measured and large; a healthy run has none. All thresholds stand here. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/report_internal.h"
+#include "store/arena.h"
+
+#define STARVED_LEAST 0.05   /* of a role's time with a known split */
+#define THROTTLED_LEAST 0.05 /* of the periods of the limit */
+#define BLOCKED_LEAST 0.50   /* of the phase's time */
+#define BLOCKED_ROLE 0.20    /* of the role's time that the phase must make up, blocked */
+#define SLOW_LEAST 1.25      /* the slowest worker over the mean of its role */
+#define SLOW_WORKERS 3u      /* the mean of two is half the slow one */
+#define GPU_IDLE 0.20        /* median busy share in the phase */
+#define GPU_USED 0.50        /* a device was so busy at some time: somebody uses it */
+#define GPU_SAMPLES 10u
+#define GPU_TIME 0.20     /* of the sampled time in which the phase was open */
+#define GROWTH_ERRORS 3.0 /* the slope over its standard error */
+#define GROWTH_PART 0.05  /* of the peak that the second half must have added */
+#define GROWTH_BYTES (16.0 * 1024 * 1024)
+#define GROWTH_PHASE 0.50 /* of the growth: then the phase is named */
+#define PRESSURE_LEAST 0.05
+#define DISK_LEAST 0.20
+#define TIME_LEAST 0.01 /* of the run: less is not worth a sentence */
+
+typedef struct list {
+    lp_report *report;
+    uint32_t capacity;
+    lp_status status;
+} list;
+
+static lp_finding finding(lp_finding_kind kind)
+{
+    double nan = (double)NAN;
+
+    return (lp_finding){.kind = kind,
+                        .role = LP_NO_PHASE,
+                        .phase = LP_NO_PHASE,
+                        .other = LP_NO_PHASE,
+                        .worker = LP_NO_PHASE,
+                        .host = LP_NO_PHASE,
+                        .path = {"", 0},
+                        .value = {nan, nan, nan, nan},
+                        .share = nan};
+}
+
+static void add(list *to, lp_finding found)
+{
+    lp_report *report = to->report;
+
+    if (to->status != LP_OK)
+        return;
+    if (report->finding_count == to->capacity) {
+        uint32_t capacity = to->capacity ? to->capacity * 2 : 16;
+        lp_finding *grown = lp_arena_take(report->arena, capacity * sizeof *grown);
+        if (!grown) {
+            to->status = LP_E_MEMORY;
+            return;
+        }
+        if (report->finding_count > 0)
+            memcpy(grown, report->findings, report->finding_count * sizeof *grown);
+        report->findings = grown;
+        to->capacity = capacity;
+    }
+    report->findings[report->finding_count++] = found;
+}
+
+static double total_wall(const lp_report *report)
+{
+    double total = 0.0;
+
+    for (uint32_t i = 0; i < report->role_count; i++)
+        total += (double)report->roles[i].role->wall_ns;
+    return total;
+}
+
+/* Sums over the phases at the top: those below are part of them. */
+typedef struct role_time {
+    double cpu_wall, cpu, split_wait, starved;
+} role_time;
+
+static role_time time_of(const lp_report_role *role)
+{
+    role_time sum = {0};
+
+    for (uint32_t i = 0; i < role->phase_count; i++)
+        if (role->phases[i].parent == LP_NO_PHASE) {
+            sum.cpu_wall += (double)role->phases[i].cpu_wall_ns;
+            sum.cpu += (double)role->phases[i].cpu_ns;
+            sum.split_wait += (double)role->phases[i].split_wait_ns;
+            sum.starved += (double)role->phases[i].starved_ns;
+        }
+    return sum;
+}
+
+static void find_starved(list *to, double total)
+{
+    const lp_report *report = to->report;
+
+    for (uint32_t i = 0; i < report->role_count; i++) {
+        role_time time = time_of(&report->roles[i]);
+        double share = time.cpu_wall > 0.0 ? time.starved / time.cpu_wall : 0.0;
+        if (share < STARVED_LEAST || time.starved / total < TIME_LEAST)
+            continue;
+        lp_finding found = finding(LP_FINDING_STARVED);
+        found.role = i;
+        found.value[0] = share;
+        for (uint32_t h = 0; report->usage && h < report->usage->host_count; h++) {
+            const lp_usage_host *host = &report->usage->hosts[h];
+            double cpus = fmin(host->cpus, isnan(host->quota) ? host->cpus : host->quota);
+            if (!isnan(cpus) && !(cpus >= found.value[1])) {
+                found.value[1] = cpus;
+                found.value[2] = host->processes;
+                found.host = h;
+            }
+        }
+        found.share = time.starved / total;
+        add(to, found);
+    }
+}
+
+static void find_throttled(list *to)
+{
+    const lp_usage *usage = to->report->usage;
+
+    for (uint32_t h = 0; usage && h < usage->host_count; h++) {
+        const lp_usage_host *host = &usage->hosts[h];
+        if (!(host->throttled_share >= THROTTLED_LEAST) || !(host->throttled_s > 0.0))
+            continue;
+        lp_finding found = finding(LP_FINDING_THROTTLED);
+        found.host = h;
+        found.value[0] = host->throttled_share;
+        found.value[1] = host->throttled_s;
+        found.value[2] = host->quota;
+        found.share = host->seconds > 0.0 ? fmin(host->throttled_s / host->seconds, 1.0) : (double)NAN;
+        add(to, found);
+    }
+}
+
+/* Who works while others wait: the other role with the largest part of its time on a CPU. */
+static void busiest_other(const lp_report *report, uint32_t except, lp_finding *found)
+{
+    for (uint32_t i = 0; i < report->role_count; i++) {
+        role_time time = i == except ? (role_time){0} : time_of(&report->roles[i]);
+        double working = time.cpu_wall > 0.0 ? time.cpu / time.cpu_wall : (double)NAN;
+        if (!isnan(working) && !(working <= found->value[1])) {
+            found->value[1] = working;
+            found->other = i;
+        }
+    }
+}
+
+/* A phase's own waiting: of one with children the part that they do not cover cannot be told, so only leaves count, or
+ * phases whose children take little. */
+static void find_blocked(list *to, double total)
+{
+    const lp_report *report = to->report;
+
+    for (uint32_t r = 0; r < report->role_count; r++) {
+        const lp_report_role *role = &report->roles[r];
+        double wall = (double)role->role->wall_ns;
+        for (uint32_t i = 0; i < role->phase_count; i++) {
+            const lp_report_phase *phase = &role->phases[i];
+            double blocked = (double)phase->blocked_ns;
+            if (phase->synthetic || !(phase->blocked >= BLOCKED_LEAST) || blocked < BLOCKED_ROLE * wall ||
+                (double)phase->child_ns > 0.1 * (double)phase->wall_ns || blocked / total < TIME_LEAST)
+                continue;
+            lp_finding found = finding(LP_FINDING_BLOCKED);
+            found.role = r;
+            found.phase = i;
+            found.value[0] = phase->blocked;
+            busiest_other(report, r, &found);
+            found.share = blocked / total;
+            add(to, found);
+        }
+    }
+}
+
+static void find_slow(list *to)
+{
+    const lp_report *report = to->report;
+
+    for (uint32_t i = 0; i < report->role_count; i++) {
+        const lp_run_role *role = report->roles[i].role;
+        double mean = role->worker_count > 0 ? (double)role->wall_ns / role->worker_count : 0.0;
+        double excess = (role->imbalance - 1.0) * mean, runtime = (double)report->run->runtime_ns;
+        if (role->worker_count < SLOW_WORKERS || role->imbalance < SLOW_LEAST || !(excess >= TIME_LEAST * runtime))
+            continue;
+        lp_finding found = finding(LP_FINDING_SLOW_WORKER);
+        found.role = i;
+        found.worker = role->slowest;
+        found.value[0] = role->imbalance;
+        found.value[1] = role->worker_count;
+        found.share = fmin(excess / runtime, 1.0);
+        add(to, found);
+    }
+}
+
+static double busy_quantile(const lp_usage_phase *phase, double q)
+{
+    uint64_t rank = (uint64_t)ceil(q * (double)phase->gpu_samples), seen = 0;
+
+    for (unsigned percent = 0; percent <= 100; percent++)
+        if ((seen += phase->gpu_busy[percent]) >= rank && seen > 0)
+            return percent / 100.0;
+    return (double)NAN;
+}
+
+static void find_gpu_idle(list *to)
+{
+    const lp_usage *usage = to->report->usage;
+    double seconds = 0.0, used = 0.0;
+
+    for (uint32_t i = 0; usage && i < usage->phase_count; i++) {
+        seconds += usage->phases[i].seconds;
+        if (usage->phases[i].gpu_samples > 0)
+            used = fmax(used, busy_quantile(&usage->phases[i], 0.95));
+    }
+    for (uint32_t i = 0; usage && used >= GPU_USED && i < usage->phase_count; i++) {
+        const lp_usage_phase *phase = &usage->phases[i];
+        if (phase->none || phase->gpu_samples < GPU_SAMPLES || phase->seconds < GPU_TIME * seconds ||
+            busy_quantile(phase, 0.5) >= GPU_IDLE)
+            continue;
+        lp_finding found = finding(LP_FINDING_GPU_IDLE);
+        found.path = phase->path;
+        found.value[0] = busy_quantile(phase, 0.5);
+        found.value[1] = used;
+        found.share = phase->seconds / seconds;
+        add(to, found);
+    }
+}
+
+static const lp_usage_host *host_of(const lp_usage *usage, const lp_run_worker *worker)
+{
+    for (uint32_t h = 0; h < usage->host_count; h++) {
+        lp_str name = usage->run->hosts[usage->hosts[h].host].name;
+        if (name.size == worker->host.size && memcmp(name.data, worker->host.data, name.size) == 0)
+            return &usage->hosts[h];
+    }
+    return NULL;
+}
+
+/* The phase in which memory grew: of all processes, since rows are not kept by process and phase. */
+static void growing_phase(const lp_usage *usage, lp_finding *found)
+{
+    double growth = 0.0, most = 0.0;
+
+    for (uint32_t i = 0; i < usage->phase_count; i++)
+        growth += fmax(usage->phases[i].rss_growth, 0.0);
+    for (uint32_t i = 0; i < usage->phase_count; i++) {
+        const lp_usage_phase *phase = &usage->phases[i];
+        if (!phase->none && phase->rss_growth > most && phase->rss_growth >= GROWTH_PHASE * growth) {
+            most = phase->rss_growth;
+            found->path = phase->path;
+            found->value[3] = most / growth;
+        }
+    }
+}
+
+static bool grows(const lp_usage_process *process)
+{
+    const lp_usage_trend *trend = &process->rss;
+    double added = trend->late_slope * process->seconds / 2;
+
+    return trend->late_slope > GROWTH_ERRORS * trend->late_error && trend->slope > GROWTH_ERRORS * trend->slope_error &&
+           added >= GROWTH_PART * trend->peak && added >= GROWTH_BYTES;
+}
+
+/* The process that grows fastest stands for all that do. */
+static void find_growth(list *to)
+{
+    const lp_usage *usage = to->report->usage;
+    const lp_usage_process *fastest = NULL;
+    double together = 0.0;
+
+    for (uint32_t i = 0; usage && i < usage->process_count; i++) {
+        const lp_usage_process *process = &usage->processes[i];
+        if (!grows(process))
+            continue;
+        together += process->rss.late_slope;
+        if (!fastest || process->rss.late_slope > fastest->rss.late_slope)
+            fastest = process;
+    }
+    if (!fastest)
+        return;
+    lp_finding found = finding(LP_FINDING_GROWTH);
+    const lp_usage_host *host = host_of(usage, &usage->run->workers[fastest->worker]);
+    double room = host && !isnan(host->memory_limit) ? host->memory_limit - host->limit_used_peak
+                  : host                             ? host->available_least
+                                                     : (double)NAN;
+    found.worker = fastest->worker;
+    found.value[0] = fastest->rss.late_slope;
+    found.value[1] = fastest->rss.late_error;
+    found.value[2] = fmax(room, 0.0) / together;
+    if (isnan(room))
+        found.value[2] = (double)NAN;
+    growing_phase(usage, &found);
+    add(to, found);
+}
+
+static void find_host_trouble(list *to)
+{
+    const lp_usage *usage = to->report->usage;
+
+    for (uint32_t h = 0; usage && h < usage->host_count; h++) {
+        const lp_usage_host *host = &usage->hosts[h];
+        lp_finding found = finding(LP_FINDING_KILLED);
+        found.host = h;
+        if (host->kills > 0.0) {
+            found.value[0] = host->kills;
+            found.value[1] = host->memory_limit;
+            add(to, found);
+        }
+        if (host->psi_memory_full >= PRESSURE_LEAST) {
+            found.kind = LP_FINDING_MEMORY_PRESSURE;
+            found.value[0] = found.share = host->psi_memory_full;
+            add(to, found);
+        }
+        if (host->psi_io_full >= DISK_LEAST) {
+            found.kind = LP_FINDING_DISK_PRESSURE;
+            found.value[0] = found.share = host->psi_io_full;
+            add(to, found);
+        }
+    }
+}
+
+static int by_share(const void *a, const void *b)
+{
+    const lp_finding *x = a, *y = b;
+    double p = isnan(x->share) ? 2.0 : x->share, q = isnan(y->share) ? 2.0 : y->share;
+
+    if (p != q)
+        return p > q ? -1 : 1;
+    return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+lp_status lp__report_findings(lp_report *report)
+{
+    list to = {.report = report, .status = LP_OK};
+    double total = total_wall(report);
+
+    report->findings = NULL;
+    report->finding_count = 0;
+    if (!(total > 0.0))
+        return LP_OK;
+    find_starved(&to, total);
+    find_throttled(&to);
+    find_blocked(&to, total);
+    find_slow(&to);
+    find_gpu_idle(&to);
+    find_growth(&to);
+    find_host_trouble(&to);
+    if (report->finding_count > 1)
+        qsort(report->findings, report->finding_count, sizeof *report->findings, by_share);
+    return to.status;
+}

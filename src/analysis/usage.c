@@ -1,0 +1,445 @@
+/* What a run used: its sample files, host by host, and what they add up to. The rows are read in usage_rows.c. */
+#include "analysis/usage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analysis/tree_math.h"
+#include "analysis/usage_internal.h"
+#include "store/arena.h"
+
+typedef struct source { /* a sample file of this run */
+    lp_str path;
+    uint32_t host; /* index into run->hosts */
+    bool of_host;
+    uint32_t worker; /* index into run->workers; of a process */
+    double interval_s;
+} source;
+
+typedef struct sources {
+    source *at; /* owned */
+    uint32_t count;
+} sources;
+
+static lp_status lose(lp_usage *usage, lp_str path, const char *why)
+{
+    lp_run_lost *list = lp_arena_take(usage->arena, (usage->lost_count + 1u) * sizeof *list);
+    lp_str reason = lp_arena_str(usage->arena, why, strlen(why));
+
+    if (!list || !reason.data)
+        return LP_E_MEMORY;
+    if (usage->lost_count > 0)
+        memcpy(list, usage->lost, usage->lost_count * sizeof *list);
+    list[usage->lost_count++] = (lp_run_lost){path, reason};
+    usage->lost = list;
+    return LP_OK;
+}
+
+typedef struct by_uuid {
+    lp_str uuid;
+    uint32_t worker;
+} by_uuid;
+
+static int uuid_order(const void *a, const void *b)
+{
+    return lp__str_compare(((const by_uuid *)a)->uuid, ((const by_uuid *)b)->uuid);
+}
+
+static uint32_t host_of(const lp_run *run, lp_str name)
+{
+    for (uint32_t i = 0; i < run->host_count; i++)
+        if (lp__str_equal(run->hosts[i].name, name))
+            return i;
+    return UINT32_MAX;
+}
+
+/* Whose file is it? Those of other attempts are not of interest. */
+static lp_status classify(lp_usage *usage, const by_uuid *workers, lp_str path, sources *list)
+{
+    const lp_run *run = usage->run;
+    lp_samples *file = NULL;
+    lp_error error = {.offset = UINT64_MAX};
+    int fd = open(path.data, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+    if (fd < 0)
+        return lose(usage, path, strerror(errno));
+    lp_status status = lp_samples_open(fd, "", &file, &error);
+    if (status != LP_OK) {
+        close(fd);
+        const char *why = error.text[0] == ':' ? error.text + 1 + (error.text[1] == ' ') : error.text;
+        return status == LP_E_MEMORY ? status : lose(usage, path, why[0] ? why : lp_status_text(status));
+    }
+    const lp_identity *id = lp_samples_identity(file);
+    source found = {.path = path,
+                    .host = host_of(run, id->host),
+                    .of_host = lp_samples_series(file) == LP_SERIES_HOST,
+                    .interval_s = (double)lp_samples_interval_ns(file) / 1e9};
+    by_uuid key = {.uuid = id->uuid};
+    const by_uuid *worker =
+        run->worker_count ? bsearch(&key, workers, run->worker_count, sizeof key, uuid_order) : NULL;
+    bool ours = lp__str_equal(id->run_id, run->run_id) && found.host != UINT32_MAX;
+    if (ours && (found.of_host || worker)) {
+        found.worker = worker ? worker->worker : 0;
+        list->at[list->count++] = found;
+    }
+    lp_samples_close(file);
+    close(fd);
+    return LP_OK;
+}
+
+/* Host files first, since they tell of the devices; the files of one worker in the order of their numbers. */
+static int source_order(const void *a, const void *b)
+{
+    const source *x = a, *y = b;
+
+    if (x->host != y->host)
+        return x->host < y->host ? -1 : 1;
+    if (x->of_host != y->of_host)
+        return x->of_host ? -1 : 1;
+    if (!x->of_host && x->worker != y->worker)
+        return x->worker < y->worker ? -1 : 1;
+    if (x->path.size != y->path.size) /* ….9.samples comes before ….10.samples */
+        return x->path.size < y->path.size ? -1 : 1;
+    return strcmp(x->path.data, y->path.data);
+}
+
+static lp_status list_sources(lp_usage *usage, sources *list)
+{
+    const lp_run *run = usage->run;
+    lp_sample_files files = {0};
+    lp_status status = lp_samples_list(run->directory.data, usage->arena, &files);
+    by_uuid *workers = malloc((run->worker_count + 1u) * sizeof *workers);
+
+    list->at = malloc((files.count + 1u) * sizeof *list->at);
+    if (!workers || !list->at)
+        status = LP_E_MEMORY;
+    for (uint32_t i = 0; workers && i < run->worker_count; i++)
+        workers[i] = (by_uuid){run->workers[i].uuid, i};
+    if (workers && run->worker_count > 1)
+        qsort(workers, run->worker_count, sizeof *workers, uuid_order);
+    for (uint32_t i = 0; status == LP_OK && i < files.count; i++)
+        status = classify(usage, workers, files.paths[i], list);
+    free(workers);
+    if (status == LP_OK && list->count > 1)
+        qsort(list->at, list->count, sizeof *list->at, source_order);
+    return status;
+}
+
+static lp_status take_batch(lp__usage *all, const source *from, lp_usage_host *host, lp__usage_reading *reading,
+                            const lp_samples *file, const lp_sample_batch *batch)
+{
+    switch (batch->series) {
+    case LP_SERIES_PROCESS: return from->of_host ? LP_OK : lp__usage_process_batch(reading, file, batch);
+    case LP_SERIES_PROCESS_GPU:
+        if (!from->of_host)
+            lp__usage_process_gpu_batch(reading, batch);
+        return LP_OK;
+    case LP_SERIES_HOST:
+        if (from->of_host)
+            lp__usage_host_batch(all, host, batch, from->interval_s);
+        return LP_OK;
+    case LP_SERIES_GPU: return from->of_host ? lp__usage_gpu_batch(all, from->host, batch, from->interval_s) : LP_OK;
+    }
+    return LP_OK; /* a series of a later version */
+}
+
+static lp_status read_source(lp__usage *all, const source *from, lp_usage_host *host, lp__usage_reading *reading)
+{
+    lp_samples *file = NULL;
+    const lp_sample_batch *batch = NULL;
+    lp_error error = {.offset = UINT64_MAX};
+    uint64_t bytes = 0;
+    int fd = open(from->path.data, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+    if (fd < 0)
+        return lose(all->usage, from->path, strerror(errno));
+    lp_status status = lp_samples_open(fd, "", &file, &error);
+    if (status == LP_OK) {
+        free(reading->paths); /* numbers of paths are of one file */
+        reading->paths = NULL;
+        reading->path_count = 0;
+        reading->interval_s = from->interval_s > 0.0 ? from->interval_s : 1.0;
+        while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
+            if (batch->rows > 0)
+                status = take_batch(all, from, host, reading, file, batch);
+        const char *lost = status == LP_OK ? lp_samples_lost(file, &bytes) : "";
+        if (lost[0])
+            status = lose(all->usage, from->path, lost);
+        lp_samples_close(file);
+    }
+    close(fd);
+    return status == LP_OK || status == LP_E_MEMORY ? status : lose(all->usage, from->path, lp_status_text(status));
+}
+
+static bool new_bins(lp_arena *arena, uint32_t count, lp__bins *bins)
+{
+    double **const all[] = {&bins->cpu_s, &bins->rss, &bins->pss, &bins->read, &bins->write, &bins->covered};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!(*all[i] = lp_arena_take(arena, count * sizeof **all[i])))
+            return false;
+    return true;
+}
+
+static double highest(const double *bins, uint32_t count)
+{
+    double most = 0.0;
+
+    for (uint32_t i = 0; i < count; i++)
+        most = fmax(most, bins[i]);
+    return most;
+}
+
+/* The last bin may be a rest of one, and a process may begin in the middle of another: a rate is over the time that was
+ * sampled in a bin, where that is at least half of one. */
+static double highest_rate(const lp__grid *grid, const double *bins, const double *covered)
+{
+    double most = 0.0, all = 0.0, seconds = 0.0;
+
+    for (uint32_t i = 0; i < grid->bins; i++) {
+        if (covered[i] >= grid->width_s / 2)
+            most = fmax(most, bins[i] / covered[i]);
+        all += bins[i];
+        seconds += covered[i];
+    }
+    return seconds > 0.0 ? fmax(most, all / seconds) : (double)NAN;
+}
+
+static double sum(const double *bins, uint32_t count)
+{
+    double total = 0.0;
+
+    for (uint32_t i = 0; i < count; i++)
+        total += bins[i];
+    return total;
+}
+
+/* The host's bins into the run's, and its figures out of them. */
+static void end_host(lp__usage *all, lp_usage_host *host)
+{
+    uint32_t bins = all->grid.bins;
+    double covered = sum(all->host.covered, bins);
+    double *const from[] = {all->host.cpu_s, all->host.rss, all->host.pss, all->host.read, all->host.write};
+    double *const to[] = {all->run.cpu_s, all->run.rss, all->run.pss, all->run.read, all->run.write};
+
+    lp__usage_host_end(all, host);
+    if (host->processes > 0 && covered > 0.0) {
+        host->cpu_peak = highest_rate(&all->grid, all->host.cpu_s, all->host.covered);
+        host->cpu_mean = sum(all->host.cpu_s, bins) / covered;
+        host->rss_peak = highest(all->host.rss, bins);
+        host->pss_peak = highest(all->host.pss, bins);
+    }
+    for (uint32_t i = 0; i < bins; i++) {
+        for (size_t k = 0; k < sizeof from / sizeof *from; k++) {
+            to[k][i] += from[k][i];
+            from[k][i] = 0.0;
+        }
+        all->run.covered[i] = fmax(all->run.covered[i], all->host.covered[i]);
+        all->host.covered[i] = 0.0;
+    }
+}
+
+static lp_status read_host(lp__usage *all, const source *list, uint32_t count, lp_usage_host *host)
+{
+    lp_usage *usage = all->usage;
+    lp__usage_reading reading = {.all = all};
+    lp_status status = LP_OK;
+
+    for (uint32_t i = 0; status == LP_OK && i < count;) {
+        uint32_t end = i;
+        bool of_host = list[i].of_host;
+        lp_usage_process *process = &usage->processes[usage->process_count];
+        if (!of_host) {
+            process->worker = list[i].worker;
+            lp__usage_process_begin(&reading, all, process);
+        }
+        while (status == LP_OK && end < count && list[end].of_host == of_host &&
+               (of_host || list[end].worker == list[i].worker))
+            status = read_source(all, &list[end++], host, &reading);
+        if (!of_host) {
+            lp__usage_process_end(&reading);
+            if (process->rows > 0) {
+                usage->process_count++;
+                host->processes++;
+            }
+        }
+        i = end;
+    }
+    free(reading.paths);
+    return status;
+}
+
+static void host_init(lp_usage_host *host, uint32_t index)
+{
+    double nan = (double)NAN;
+
+    *host = (lp_usage_host){.host = index,
+                            .cpu_peak = nan,
+                            .cpu_mean = nan,
+                            .rss_peak = nan,
+                            .pss_peak = nan,
+                            .cpus = nan,
+                            .quota = nan,
+                            .memory = nan,
+                            .memory_limit = nan,
+                            .limit_used_peak = nan,
+                            .available_least = nan,
+                            .busy_mean = nan,
+                            .stolen_s = nan,
+                            .load_peak = nan,
+                            .throttled_s = nan,
+                            .throttled_share = nan,
+                            .throttle_periods = nan,
+                            .kills = nan,
+                            .psi_cpu = nan,
+                            .psi_memory = nan,
+                            .psi_memory_full = nan,
+                            .psi_io = nan,
+                            .psi_io_full = nan,
+                            .lateness_max_s = nan,
+                            .ticks_missed = nan,
+                            .own_cpu_s = nan};
+}
+
+/* Means of the bins under each column; NaN where nothing was sampled. */
+static void spark(const lp__grid *grid, const double *bins, const double *covered, bool rate, double *out)
+{
+    for (uint32_t column = 0; column < LP_USAGE_SPARK; column++) {
+        uint32_t from = (uint32_t)((uint64_t)column * grid->bins / LP_USAGE_SPARK);
+        uint32_t to = (uint32_t)((uint64_t)(column + 1) * grid->bins / LP_USAGE_SPARK);
+        double total = 0.0, seconds = 0.0, weight = 0.0;
+        to = to > from ? to : from + 1; /* fewer bins than columns: some stand twice */
+        for (uint32_t i = from; i < to; i++) {
+            seconds += covered[i];
+            weight += covered[i] > 0.0;
+            total += bins[i];
+        }
+        out[column] = seconds > 0.0 ? total / (rate ? seconds : weight) : (double)NAN;
+    }
+}
+
+static void derive_trend(lp__usage *all)
+{
+    lp__points points;
+
+    lp__points_init(&points, all->grid.width_s);
+    for (uint32_t i = 0; i < all->grid.bins; i++)
+        if (all->run.rss[i] > 0.0 && all->run.covered[i] >= all->grid.width_s / 2)
+            lp__points_add(&points, (i + 0.5) * all->grid.width_s, all->run.rss[i]);
+    lp__points_trend(&points, &all->usage->rss);
+}
+
+static int by_cpu(const void *a, const void *b)
+{
+    const lp_usage_phase *x = a, *y = b;
+
+    if (x->none != y->none)
+        return x->none ? 1 : -1;
+    if (x->cpu_s != y->cpu_s)
+        return x->cpu_s > y->cpu_s ? -1 : 1;
+    return lp__str_compare(x->path, y->path);
+}
+
+static void derive(lp__usage *all)
+{
+    lp_usage *usage = all->usage;
+    const lp__grid *grid = &all->grid;
+    double nan = (double)NAN;
+
+    usage->unsampled = usage->run->worker_count - usage->process_count;
+    usage->grid_s = grid->width_s;
+    usage->covered_s = sum(all->run.covered, grid->bins);
+    usage->cpu_known = !isnan(usage->cpu_s);
+    usage->io_known = !isnan(usage->io.read);
+    usage->rss_known = !isnan(usage->rss_max_process);
+    usage->pss_known = highest(all->run.pss, grid->bins) > 0.0;
+    usage->cpu_peak = usage->cpu_known ? highest_rate(grid, all->run.cpu_s, all->run.covered) : nan;
+    usage->cpu_mean = usage->cpu_known && usage->covered_s > 0.0 ? usage->cpu_s / usage->covered_s : nan;
+    usage->rss_peak = usage->rss_known ? highest(all->run.rss, grid->bins) : nan;
+    usage->pss_peak = usage->pss_known ? highest(all->run.pss, grid->bins) : nan;
+    usage->read_peak = usage->io_known ? highest_rate(grid, all->run.read, all->run.covered) : nan;
+    usage->write_peak = usage->io_known ? highest_rate(grid, all->run.write, all->run.covered) : nan;
+    spark(grid, all->run.cpu_s, all->run.covered, true, usage->cpu_series);
+    spark(grid, all->run.rss, all->run.covered, false, usage->rss_series);
+    spark(grid, all->run.read, all->run.covered, true, usage->read_series);
+    spark(grid, all->run.write, all->run.covered, true, usage->write_series);
+    derive_trend(all);
+    if (usage->phase_count > 1)
+        qsort(usage->phases, usage->phase_count, sizeof *usage->phases, by_cpu);
+    for (uint32_t i = 0; i < usage->phase_count; i++)
+        if (usage->phases[i].none)
+            usage->io_none = usage->phases[i].io;
+    for (uint32_t i = 0; i < usage->host_count && usage->gpu_count == 0; i++)
+        if (usage->hosts[i].why[LP_COLUMN_GPU_BUSY] != LP_REASON_NONE)
+            usage->gpu_why = usage->hosts[i].why[LP_COLUMN_GPU_BUSY];
+}
+
+static lp_status read_all(lp_usage *usage, const sources *list)
+{
+    const lp_run *run = usage->run;
+    lp__usage all = {.usage = usage, .begin_s = (double)run->started_ns / 1e9, .affinity = (double)NAN};
+    double interval = 1e12;
+    lp_status status = LP_OK;
+
+    for (uint32_t i = 0; i < list->count; i++)
+        interval = list->at[i].interval_s > 0.0 ? fmin(interval, list->at[i].interval_s) : interval;
+    all.grid = lp__grid_of((double)run->runtime_ns / 1e9, interval < 1e12 ? interval : 1.0);
+    usage->processes = lp_arena_take(usage->arena, (run->worker_count + 1u) * sizeof *usage->processes);
+    usage->hosts = lp_arena_take(usage->arena, (run->host_count + 1u) * sizeof *usage->hosts);
+    if (!usage->processes || !usage->hosts || !new_bins(usage->arena, all.grid.bins, &all.run) ||
+        !new_bins(usage->arena, all.grid.bins, &all.host))
+        status = LP_E_MEMORY;
+    for (uint32_t i = 0; status == LP_OK && i < list->count;) {
+        uint32_t end = i;
+        while (end < list->count && list->at[end].host == list->at[i].host)
+            end++;
+        lp_usage_host *host = &usage->hosts[usage->host_count++];
+        host_init(host, list->at[i].host);
+        status = read_host(&all, list->at + i, end - i, host);
+        end_host(&all, host);
+        i = end;
+    }
+    if (status == LP_OK)
+        derive(&all);
+    free(all.slots);
+    return status;
+}
+
+lp_status lp_usage_load(const lp_run *run, lp_usage **out)
+{
+    lp_usage *usage = calloc(1, sizeof *usage);
+    sources list = {0};
+    double nan = (double)NAN;
+
+    if (!usage)
+        return LP_E_MEMORY;
+    usage->run = run;
+    usage->arena = lp_arena_new();
+    usage->cpu_s = usage->cpu_max_process = usage->rss_max_process = nan;
+    usage->io = (lp_usage_io){nan, nan, nan, nan};
+    usage->vram_allocated_peak = usage->vram_reserved_peak = usage->vram_held_peak = nan;
+    lp_status status = usage->arena ? LP_OK : LP_E_MEMORY;
+    if (status == LP_OK && run->worker_count > 0 && run->directory.size > 0)
+        status = list_sources(usage, &list);
+    if (status == LP_OK)
+        status = read_all(usage, &list);
+    free(list.at);
+    if (status != LP_OK) {
+        lp_usage_free(usage);
+        return status;
+    }
+    *out = usage;
+    return LP_OK;
+}
+
+void lp_usage_free(lp_usage *usage)
+{
+    if (!usage)
+        return;
+    lp_arena_free(usage->arena);
+    free(usage);
+}

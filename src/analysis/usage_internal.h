@@ -1,0 +1,59 @@
+/* Between usage.c (which files, in which order, what they add up to) and usage_rows.c (rows into sums). */
+#ifndef LP_ANALYSIS_USAGE_INTERNAL_H
+#define LP_ANALYSIS_USAGE_INTERNAL_H
+
+#include "analysis/usage_math.h"
+
+#define LP__USAGE_DEVICES 64u /* of a host */
+
+typedef struct lp__bins { /* one number a bin; owned by the usage's arena */
+    double *cpu_s, *rss, *pss, *read, *write, *covered;
+} lp__bins;
+
+typedef struct lp__device {                                           /* while its host's files are read */
+    uint32_t gpu;                                                     /* index into usage->gpus */
+    float *busy;                                                      /* percent by bin, -1: no row; owned */
+    double busy_s, busy_time, ours_s, ours_time, power_s, power_time; /* value x seconds, and those seconds */
+} lp__device;
+
+typedef struct lp__usage {
+    lp_usage *usage;
+    lp__grid grid;
+    double begin_s; /* Unix time of the grid's zero */
+    lp__bins run, host;
+    lp__device devices[LP__USAGE_DEVICES];
+    uint32_t device_count;
+    bool host_started; /* there was a batch of the host */
+    double host_mono_s;
+    int64_t host_before[LP_COLUMNS];
+    double affinity; /* CPUs that a process of the host may use, the most; NaN not known */
+    uint32_t *slots; /* hash of phases: index + 1, 0 empty; owned by malloc */
+    uint32_t slot_count;
+} lp__usage;
+
+/* The process whose files are being read, one after the other. */
+typedef struct lp__usage_reading {
+    lp__usage *all;
+    lp_usage_process *process;
+    uint32_t *paths; /* phase of each path id of the file; owned by malloc */
+    uint32_t path_count;
+    bool devices[LP__USAGE_DEVICES]; /* those that the process uses */
+    bool started;                    /* there was a row */
+    double at_s, mono_s, first_s;    /* of the last row: on the grid, CLOCK_MONOTONIC; of the first */
+    int64_t before[LP_COLUMNS];
+    double interval_s;
+    lp__hold rss, pss;
+    lp__points rss_points, pss_points;
+} lp__usage_reading;
+
+/* Phase by path; UINT32_MAX without memory. */
+uint32_t lp__usage_phase(lp__usage *all, lp_str path, bool none);
+lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *file, const lp_sample_batch *batch);
+void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_batch *batch);
+void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usage_process *process);
+void lp__usage_process_end(lp__usage_reading *reading);
+void lp__usage_host_batch(lp__usage *all, lp_usage_host *host, const lp_sample_batch *batch, double interval_s);
+void lp__usage_host_end(lp__usage *all, lp_usage_host *host); /* after the files of its processes; frees the devices */
+lp_status lp__usage_gpu_batch(lp__usage *all, uint32_t host, const lp_sample_batch *batch, double interval_s);
+
+#endif

@@ -1,0 +1,182 @@
+/* Bins over a run and points of a trend. */
+#include "analysis/usage_math.h"
+
+#include <math.h>
+#include <string.h>
+
+lp__grid lp__grid_of(double seconds, double interval_s)
+{
+    double width = interval_s > 0.0 ? interval_s : 1.0, bins = ceil(seconds / width);
+
+    if (!(bins >= 1.0))
+        return (lp__grid){width, 1};
+    if (bins > LP_USAGE_BINS)
+        return (lp__grid){seconds / LP_USAGE_BINS, LP_USAGE_BINS};
+    return (lp__grid){width, (uint32_t)bins};
+}
+
+uint32_t lp__grid_bin(const lp__grid *grid, double at_s)
+{
+    double bin = floor(at_s / grid->width_s);
+
+    return !(bin > 0.0) ? 0 : bin >= (double)grid->bins ? grid->bins - 1 : (uint32_t)bin;
+}
+
+/* Seconds of [from, to] in a bin; the first and the last one reach out to what lies outside the grid. */
+static double part_of(const lp__grid *grid, uint32_t bin, double from_s, double to_s)
+{
+    double low = bin == 0 ? from_s : fmax(from_s, bin * grid->width_s);
+    double high = bin + 1 == grid->bins ? to_s : fmin(to_s, (bin + 1) * grid->width_s);
+
+    return high > low ? high - low : 0.0;
+}
+
+void lp__grid_spread(const lp__grid *grid, double *bins, double from_s, double to_s, double amount)
+{
+    uint32_t first = lp__grid_bin(grid, from_s), last = lp__grid_bin(grid, to_s);
+
+    if (first >= last || !(to_s > from_s)) {
+        bins[last] += amount;
+        return;
+    }
+    for (uint32_t i = first; i <= last; i++)
+        bins[i] += amount * part_of(grid, i, from_s, to_s) / (to_s - from_s);
+}
+
+void lp__grid_cover(const lp__grid *grid, double *bins, double from_s, double to_s)
+{
+    uint32_t first = lp__grid_bin(grid, from_s), last = lp__grid_bin(grid, to_s);
+
+    for (uint32_t i = first; i <= last; i++)
+        bins[i] = fmax(bins[i], fmin(part_of(grid, i, from_s, to_s), grid->width_s));
+}
+
+void lp__hold_init(lp__hold *hold)
+{
+    *hold = (lp__hold){.value = (double)NAN};
+}
+
+static void hold_up_to(lp__hold *hold, const lp__grid *grid, double *bins, double at_s)
+{
+    uint32_t to = lp__grid_bin(grid, at_s);
+
+    for (uint32_t i = hold->bin + 1; i <= to; i++)
+        bins[i] += hold->value;
+    if (to > hold->bin) {
+        hold->bin = to;
+        hold->in_bin = hold->value;
+    }
+}
+
+void lp__hold_set(lp__hold *hold, const lp__grid *grid, double *bins, double at_s, double value)
+{
+    if (isnan(hold->value)) {
+        hold->bin = lp__grid_bin(grid, at_s);
+        hold->in_bin = 0.0;
+    } else {
+        hold_up_to(hold, grid, bins, at_s);
+    }
+    hold->value = value;
+    if (value > hold->in_bin) {
+        bins[hold->bin] += value - hold->in_bin;
+        hold->in_bin = value;
+    }
+}
+
+void lp__hold_end(lp__hold *hold, const lp__grid *grid, double *bins, double at_s)
+{
+    if (!isnan(hold->value))
+        hold_up_to(hold, grid, bins, at_s);
+    lp__hold_init(hold);
+}
+
+void lp__points_init(lp__points *points, double width_s)
+{
+    memset(points, 0, sizeof *points);
+    points->width_s = width_s > 0.0 ? width_s : 1.0;
+}
+
+static void points_halve(lp__points *points)
+{
+    for (uint32_t i = 0; i < LP_USAGE_TREND_BINS; i++) {
+        bool kept = 2 * i + 1 < LP_USAGE_TREND_BINS;
+        points->sum[i] = kept ? points->sum[2 * i] + points->sum[2 * i + 1] : 0.0;
+        points->time[i] = kept ? points->time[2 * i] + points->time[2 * i + 1] : 0.0;
+        points->count[i] = kept ? points->count[2 * i] + points->count[2 * i + 1] : 0;
+    }
+    points->width_s *= 2.0;
+}
+
+void lp__points_add(lp__points *points, double at_s, double value)
+{
+    if (!points->any) {
+        points->begin_s = at_s;
+        points->first = points->peak = value;
+        points->any = true;
+    }
+    points->last = value;
+    points->peak = fmax(points->peak, value);
+    double at = fmax(at_s - points->begin_s, 0.0);
+    while (at / points->width_s >= LP_USAGE_TREND_BINS && points->width_s < 1e12)
+        points_halve(points);
+    uint32_t i = (uint32_t)fmin(at / points->width_s, LP_USAGE_TREND_BINS - 1);
+    points->sum[i] += value;
+    points->time[i] += at;
+    points->count[i]++;
+}
+
+/* Ordinary least squares over points. Memory sizes follow each other, so neighbouring residuals are alike and the usual
+ * standard error would be far too small: it is widened as if there were n (1 - r) / (1 + r) points, r being the
+ * correlation of neighbours (the effective sample size of a first-order autoregressive series). */
+static void fit(const double *time, const double *value, uint32_t n, double *slope, double *error)
+{
+    double mean_t = 0.0, mean_v = 0.0, sxx = 0.0, sxy = 0.0, squares = 0.0, products = 0.0, before = 0.0;
+
+    *slope = *error = (double)NAN;
+    for (uint32_t i = 0; i < n; i++) {
+        mean_t += time[i] / n;
+        mean_v += value[i] / n;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        sxx += (time[i] - mean_t) * (time[i] - mean_t);
+        sxy += (time[i] - mean_t) * (value[i] - mean_v);
+    }
+    if (n < 8 || !(sxx > 0.0))
+        return;
+    *slope = sxy / sxx;
+    for (uint32_t i = 0; i < n; i++) {
+        double rest = value[i] - mean_v - *slope * (time[i] - mean_t);
+        squares += rest * rest;
+        products += i > 0 ? rest * before : 0.0;
+        before = rest;
+    }
+    double r = squares > 0.0 ? fmin(fmax(products / squares, 0.0), 0.98) : 0.0;
+    double effective = fmax(n * (1.0 - r) / (1.0 + r), 3.0);
+    *error = sqrt(squares / (n - 2) / sxx * (n / effective));
+}
+
+void lp__points_trend(const lp__points *points, lp_usage_trend *trend)
+{
+    double time[LP_USAGE_TREND_BINS], value[LP_USAGE_TREND_BINS], nan = (double)NAN;
+    uint32_t n = 0;
+
+    *trend = (lp_usage_trend){
+        .first = nan, .last = nan, .peak = nan, .slope = nan, .slope_error = nan, .late_slope = nan, .late_error = nan};
+    if (!points->any)
+        return;
+    trend->first = points->first;
+    trend->last = points->last;
+    trend->peak = points->peak;
+    for (uint32_t i = 0; i < LP_USAGE_TREND_BINS; i++)
+        if (points->count[i] > 0) {
+            time[n] = points->time[i] / points->count[i];
+            value[n] = points->sum[i] / points->count[i];
+            if (n > 0 && value[n] - value[n - 1] > trend->step) {
+                trend->step = value[n] - value[n - 1];
+                trend->step_at_s = time[n];
+            }
+            n++;
+        }
+    fit(time, value, n, &trend->slope, &trend->slope_error);
+    fit(time + n / 2, value + n / 2, n - n / 2, &trend->late_slope, &trend->late_error);
+}

@@ -1,0 +1,45 @@
+/* Bins over a run and points of a trend, for usage.c. Times are seconds after the run's start. */
+#ifndef LP_ANALYSIS_USAGE_MATH_H
+#define LP_ANALYSIS_USAGE_MATH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "analysis/usage.h"
+
+typedef struct lp__grid {
+    double width_s;
+    uint32_t bins;
+} lp__grid;
+
+/* As many bins as the interval gives, LP_USAGE_BINS at most and one at least. */
+lp__grid lp__grid_of(double seconds, double interval_s);
+uint32_t lp__grid_bin(const lp__grid *grid, double at_s); /* the nearest one for times outside */
+/* Adds `amount` to the bins between two moments, each by the part that lies in it; all of it to one bin if from >= to. */
+void lp__grid_spread(const lp__grid *grid, double *bins, double from_s, double to_s, double amount);
+/* Seconds of [from, to] in each bin, where `bins` keeps the largest part seen of anybody: the union, nearly. */
+void lp__grid_cover(const lp__grid *grid, double *bins, double from_s, double to_s);
+
+/* A size of one process that holds until the next row: adds to every bin the largest value that it had there. */
+typedef struct lp__hold {
+    double value;  /* since the last row; NaN before the first */
+    double in_bin; /* what `bin` has from us so far */
+    uint32_t bin;
+} lp__hold;
+void lp__hold_init(lp__hold *hold);
+void lp__hold_set(lp__hold *hold, const lp__grid *grid, double *bins, double at_s, double value);
+void lp__hold_end(lp__hold *hold, const lp__grid *grid, double *bins, double at_s); /* the process's last row */
+
+/* Means of neighbouring values: when there is no more room, two become one. */
+typedef struct lp__points {
+    double begin_s, width_s;
+    double sum[LP_USAGE_TREND_BINS], time[LP_USAGE_TREND_BINS];
+    uint32_t count[LP_USAGE_TREND_BINS];
+    double first, last, peak;
+    bool any;
+} lp__points;
+void lp__points_init(lp__points *points, double width_s);
+void lp__points_add(lp__points *points, double at_s, double value);
+void lp__points_trend(const lp__points *points, lp_usage_trend *trend);
+
+#endif

@@ -1,0 +1,564 @@
+/* Rows of sample files into sums: what a process's interval took goes to the process, to its bins, and to the phases that
+ * the interval is charged to. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/tree_math.h"
+#include "analysis/usage_internal.h"
+#include "store/arena.h"
+
+#define PATH_ROOM 8192u /* of a joined path; longer ones are cut at their left */
+#define KIB 1024.0
+
+static uint32_t hash_of(lp_str text)
+{
+    uint32_t hash = 2166136261u;
+
+    for (size_t i = 0; i < text.size; i++)
+        hash = (hash ^ (unsigned char)text.data[i]) * 16777619u;
+    return hash;
+}
+
+static bool grow_slots(lp__usage *all)
+{
+    uint32_t size = all->slot_count ? all->slot_count * 2 : 256;
+    uint32_t *slots = calloc(size, sizeof *slots);
+
+    if (!slots)
+        return false;
+    for (uint32_t i = 0; i < all->usage->phase_count; i++) {
+        uint32_t at = hash_of(all->usage->phases[i].path) & (size - 1);
+        while (slots[at])
+            at = (at + 1) & (size - 1);
+        slots[at] = i + 1;
+    }
+    free(all->slots);
+    all->slots = slots;
+    all->slot_count = size;
+    return true;
+}
+
+/* "none" has a path that a user's phase may have, too. */
+static bool is_phase(const lp_usage_phase *phase, lp_str path, bool none)
+{
+    return phase->none == none && lp__str_equal(phase->path, path);
+}
+
+uint32_t lp__usage_phase(lp__usage *all, lp_str path, bool none)
+{
+    lp_usage *usage = all->usage;
+
+    if (usage->phase_count * 2 >= all->slot_count && !grow_slots(all))
+        return UINT32_MAX;
+    uint32_t at = hash_of(path) & (all->slot_count - 1);
+    for (; all->slots[at]; at = (at + 1) & (all->slot_count - 1))
+        if (is_phase(&usage->phases[all->slots[at] - 1], path, none))
+            return all->slots[at] - 1;
+    if ((usage->phase_count & (usage->phase_count - 1)) ==
+        0) { /* full at powers of two; the old array stays in the arena */
+        lp_usage_phase *phases =
+            lp_arena_take(usage->arena, (usage->phase_count ? usage->phase_count * 2u : 1u) * sizeof *phases);
+        if (!phases)
+            return UINT32_MAX;
+        if (usage->phase_count > 0)
+            memcpy(phases, usage->phases, usage->phase_count * sizeof *phases);
+        usage->phases = phases;
+    }
+    lp_str kept = lp_arena_str(usage->arena, path.data, path.size);
+    if (!kept.data)
+        return UINT32_MAX;
+    usage->phases[usage->phase_count] = (lp_usage_phase){.path = kept, .none = none, .vram_peak = (double)NAN};
+    all->slots[at] = ++usage->phase_count;
+    return usage->phase_count - 1;
+}
+
+/* The names from the top down, joined from the end backwards. */
+static uint32_t phase_of(lp__usage_reading *reading, const lp_samples *file, uint32_t path)
+{
+    char text[PATH_ROOM];
+    size_t at = sizeof text;
+    uint32_t parent = path;
+    lp_str name;
+
+    if (path < reading->path_count && reading->paths[path])
+        return reading->paths[path] - 1;
+    if (path >= reading->path_count) {
+        uint32_t count = reading->path_count ? reading->path_count : 64;
+        while (count <= path)
+            count *= 2;
+        uint32_t *paths = realloc(reading->paths, count * sizeof *paths);
+        if (!paths)
+            return UINT32_MAX;
+        memset(paths + reading->path_count, 0, (count - reading->path_count) * sizeof *paths);
+        reading->paths = paths;
+        reading->path_count = count;
+    }
+    while (parent != 0 && lp_samples_path(file, parent, &parent, &name)) {
+        size_t size = name.size < at ? name.size : at;
+        at -= size;
+        memcpy(text + at, name.data + (name.size - size), size);
+        if (parent != 0 && at > 0)
+            text[--at] = '/';
+    }
+    uint32_t phase = lp__usage_phase(reading->all, (lp_str){text + at, sizeof text - at}, false);
+    if (phase != UINT32_MAX)
+        reading->paths[path] = phase + 1;
+    return phase;
+}
+
+static int64_t at_row(const lp_sample_batch *batch, lp_column column, uint32_t row)
+{
+    return batch->value[column] ? batch->value[column][row] : LP_UNKNOWN_I64;
+}
+
+static double known(int64_t value, double unit)
+{
+    return value == LP_UNKNOWN_I64 ? (double)NAN : (double)value * unit;
+}
+
+static void add_known(double *sum, double value)
+{
+    if (!isnan(value))
+        *sum = isnan(*sum) ? value : *sum + value;
+}
+
+static void raise_to(double *highest, double value)
+{
+    if (!isnan(value))
+        *highest = isnan(*highest) ? value : fmax(*highest, value);
+}
+
+static void lower_to(double *least, double value)
+{
+    if (!isnan(value))
+        *least = isnan(*least) ? value : fmin(*least, value);
+}
+
+/* What an interval took, NaN where one of its ends is missing or the counter began anew. */
+static double taken(lp__usage_reading *reading, const lp_sample_batch *batch, lp_column column, uint32_t row,
+                    double unit)
+{
+    int64_t now = at_row(batch, column, row), before = reading->before[column];
+
+    return now == LP_UNKNOWN_I64 || before == LP_UNKNOWN_I64 || now < before ? (double)NAN
+                                                                             : (double)(now - before) * unit;
+}
+
+typedef struct interval { /* of one process */
+    double from_s, to_s, cpu_s, rss_growth;
+    lp_usage_io io;
+} interval;
+
+static void charge(lp__usage *all, uint32_t phase, const interval *took, double part)
+{
+    lp_usage_phase *to = &all->usage->phases[phase];
+
+    to->seconds += (took->to_s - took->from_s) * part;
+    to->cpu_s += isnan(took->cpu_s) ? 0.0 : took->cpu_s * part;
+    to->rss_growth += isnan(took->rss_growth) ? 0.0 : took->rss_growth * part;
+    if (!isnan(took->io.read)) {
+        to->io.read += took->io.read * part;
+        to->io.write += took->io.write * part;
+        to->io.read_chars += took->io.read_chars * part;
+        to->io.write_chars += took->io.write_chars * part;
+    }
+}
+
+/* How busy the devices of this process were at the end of the interval, counted for the phase that had the most of it. */
+static void charge_devices(lp__usage_reading *reading, uint32_t phase, double at_s, double vram)
+{
+    lp__usage *all = reading->all;
+    lp_usage_phase *to = &all->usage->phases[phase];
+    uint32_t bin = lp__grid_bin(&all->grid, at_s);
+
+    raise_to(&to->vram_peak, vram);
+    for (uint32_t i = 0; i < all->device_count; i++) {
+        float busy = reading->devices[i] ? all->devices[i].busy[bin] : -1.0f;
+        if (busy >= 0.0f) {
+            to->gpu_busy[busy < 100.0f ? (uint32_t)(busy + 0.5f) : 100]++;
+            to->gpu_samples++;
+        }
+    }
+}
+
+static lp_status charge_phases(lp__usage_reading *reading, const lp_samples *file, const lp_sample_batch *batch,
+                               uint32_t row, const interval *took, bool gap)
+{
+    lp__usage *all = reading->all;
+    uint32_t none = lp__usage_phase(all, (lp_str){LP_USAGE_NO_PHASE, strlen(LP_USAGE_NO_PHASE)}, true);
+    uint32_t at = row ? batch->share_end[row - 1] : 0, left = LP_SAMPLE_WHOLE, best = none, best_parts = 0;
+    double vram = known(at_row(batch, LP_COLUMN_TORCH_ALLOCATED, row), KIB);
+
+    if (none == UINT32_MAX)
+        return LP_E_MEMORY;
+    for (; !gap && at < batch->share_end[row]; at++) {
+        uint32_t parts = batch->shares[at].parts;
+        parts = parts < left ? parts : left;
+        if (batch->shares[at].path == 0 || parts == 0)
+            continue;
+        uint32_t phase = phase_of(reading, file, batch->shares[at].path);
+        if (phase == UINT32_MAX)
+            return LP_E_MEMORY;
+        charge(all, phase, took, (double)parts / LP_SAMPLE_WHOLE);
+        left -= parts;
+        if (parts > best_parts) {
+            best = phase;
+            best_parts = parts;
+        }
+    }
+    if (left > 0)
+        charge(all, none, took, (double)left / LP_SAMPLE_WHOLE);
+    if (!gap && reading->all->device_count > 0)
+        charge_devices(reading, best_parts >= left ? best : none, took->to_s, vram);
+    return LP_OK;
+}
+
+static void add_io(lp_usage_io *to, const lp_usage_io *from)
+{
+    add_known(&to->read, from->read);
+    add_known(&to->write, from->write);
+    add_known(&to->read_chars, from->read_chars);
+    add_known(&to->write_chars, from->write_chars);
+}
+
+static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batch, uint32_t row, interval *took,
+                         bool gap)
+{
+    lp_usage_process *process = reading->process;
+    lp__usage *all = reading->all;
+    double seconds = took->to_s - took->from_s, us = 1e-6;
+
+    took->cpu_s = taken(reading, batch, LP_COLUMN_CPU, row, us);
+    took->io = (lp_usage_io){
+        taken(reading, batch, LP_COLUMN_READ_BYTES, row, 1.0), taken(reading, batch, LP_COLUMN_WRITE_BYTES, row, 1.0),
+        taken(reading, batch, LP_COLUMN_READ_CHARS, row, 1.0), taken(reading, batch, LP_COLUMN_WRITE_CHARS, row, 1.0)};
+    int64_t rss = at_row(batch, LP_COLUMN_RSS, row), rss_before = reading->before[LP_COLUMN_RSS];
+    took->rss_growth =
+        rss == LP_UNKNOWN_I64 || rss_before == LP_UNKNOWN_I64 ? (double)NAN : ((double)rss - (double)rss_before) * KIB;
+    add_known(&process->cpu_s, took->cpu_s);
+    if (!isnan(took->cpu_s)) {
+        lp__grid_spread(&all->grid, all->host.cpu_s, took->from_s, took->to_s, took->cpu_s);
+        if (seconds >= reading->interval_s / 2) /* the steps of the clocks show in shorter ones */
+            raise_to(&process->cpu_peak, took->cpu_s / seconds);
+    }
+    lp__grid_cover(&all->grid, all->host.covered, took->from_s, took->to_s);
+    add_known(&process->starved_s, taken(reading, batch, LP_COLUMN_RUN_DELAY, row, us));
+    add_known(&process->switches_voluntary, taken(reading, batch, LP_COLUMN_SWITCHES_VOLUNTARY, row, 1.0));
+    add_known(&process->switches_forced, taken(reading, batch, LP_COLUMN_SWITCHES_FORCED, row, 1.0));
+    add_known(&process->faults_major, taken(reading, batch, LP_COLUMN_FAULTS_MAJOR, row, 1.0));
+    add_known(&process->children_s, taken(reading, batch, LP_COLUMN_CHILDREN_ENDED_CPU, row, us));
+    add_io(&process->io, &took->io);
+    if (!isnan(took->io.read)) {
+        all->usage->io_intervals++;
+        all->usage->io_gaps += gap;
+        lp__grid_spread(&all->grid, all->host.read, took->from_s, took->to_s, took->io.read);
+        lp__grid_spread(&all->grid, all->host.write, took->from_s, took->to_s, took->io.write);
+    }
+    process->gaps += gap;
+}
+
+static void remember(lp__usage_reading *reading, const lp_sample_batch *batch, uint32_t row, bool restart)
+{
+    for (uint32_t c = 0; c < LP_COLUMNS; c++) {
+        int64_t value = at_row(batch, (lp_column)c, row);
+        if (restart || value != LP_UNKNOWN_I64) /* a counter that is read less often: from its last reading */
+            reading->before[c] = value;
+        if (value == LP_UNKNOWN_I64 && batch->reason[c] != LP_REASON_NONE && batch->reason[c] < 256)
+            reading->process->why[c] = (uint8_t)batch->reason[c];
+    }
+}
+
+static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, uint32_t row, double at_s)
+{
+    lp_usage *usage = reading->all->usage;
+    lp_usage_process *process = reading->process;
+    const lp__grid *grid = &reading->all->grid;
+    double rss = known(at_row(batch, LP_COLUMN_RSS, row), KIB), pss = known(at_row(batch, LP_COLUMN_PSS, row), KIB);
+    double peak = known(at_row(batch, LP_COLUMN_RSS_PEAK, row), KIB);
+
+    if (!isnan(rss)) {
+        lp__hold_set(&reading->rss, grid, reading->all->host.rss, at_s, rss);
+        lp__points_add(&reading->rss_points, at_s, rss);
+    }
+    if (!isnan(peak) && reading->rss_points.any)
+        reading->rss_points.peak = fmax(reading->rss_points.peak, peak);
+    if (!isnan(pss)) {
+        lp__hold_set(&reading->pss, grid, reading->all->host.pss, at_s, pss);
+        lp__points_add(&reading->pss_points, at_s, pss);
+    }
+    raise_to(&reading->all->affinity, known(at_row(batch, LP_COLUMN_CPUS_ALLOWED, row), 1.0));
+    raise_to(&process->children_rss_peak, known(at_row(batch, LP_COLUMN_CHILDREN_LIVING_RSS, row), KIB));
+    raise_to(&usage->vram_allocated_peak, known(at_row(batch, LP_COLUMN_TORCH_ALLOCATED, row), KIB));
+    raise_to(&usage->vram_reserved_peak, known(at_row(batch, LP_COLUMN_TORCH_RESERVED, row), KIB));
+}
+
+lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *file, const lp_sample_batch *batch)
+{
+    lp_usage_process *process = reading->process;
+
+    for (uint32_t row = 0; row < batch->rows; row++) {
+        double after = (double)batch->time_us[row] / 1e6, mono_s = (double)batch->mono_ns / 1e9 + after;
+        double unix_s = (double)batch->unix_ns / 1e9 + after;
+        interval took = {.from_s = reading->at_s};
+        lp_status status = LP_OK;
+
+        if (!reading->started) {
+            took.to_s = unix_s - reading->all->begin_s;
+            reading->first_s = mono_s;
+            process->cpu_unsampled_s = known(at_row(batch, LP_COLUMN_CPU, row), 1e-6);
+        } else { /* the clock that is not set tells how long; only the first row says where the grid lies */
+            took.to_s = took.from_s + fmax(mono_s - reading->mono_s, 0.0);
+            bool gap = took.to_s - took.from_s > LP_USAGE_GAP * reading->interval_s;
+            add_interval(reading, batch, row, &took, gap);
+            status = charge_phases(reading, file, batch, row, &took, gap);
+        }
+        if (status != LP_OK)
+            return status;
+        add_sizes(reading, batch, row, took.to_s);
+        remember(reading, batch, row, !reading->started);
+        reading->started = true;
+        reading->at_s = took.to_s;
+        reading->mono_s = mono_s;
+        process->rows++;
+        process->seconds = mono_s - reading->first_s;
+        double missed = known(at_row(batch, LP_COLUMN_MISSED, row), 1.0);
+        if (!isnan(missed))
+            process->missed = fmax(process->missed, missed);
+    }
+    return LP_OK;
+}
+
+static uint32_t device_of(const lp__usage *all, uint32_t index)
+{
+    for (uint32_t i = 0; i < all->device_count; i++)
+        if (all->usage->gpus[all->devices[i].gpu].index == index)
+            return i;
+    return UINT32_MAX;
+}
+
+void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_batch *batch)
+{
+    lp__usage *all = reading->all;
+    uint32_t at = device_of(all, batch->index);
+
+    if (at == UINT32_MAX)
+        return;
+    lp__device *device = &all->devices[at];
+    lp_usage_gpu *gpu = &all->usage->gpus[device->gpu];
+    reading->devices[at] = true;
+    for (uint32_t row = 0; row < batch->rows; row++) {
+        double memory = known(at_row(batch, LP_COLUMN_GPU_OURS_MEMORY, row), KIB);
+        double busy = known(at_row(batch, LP_COLUMN_GPU_OURS_BUSY, row), 1e-3);
+        if (!isnan(busy)) {
+            device->ours_s += busy * reading->interval_s;
+            device->ours_time = 1.0;
+        }
+        raise_to(&gpu->ours_memory_peak, memory);
+        raise_to(&all->usage->vram_held_peak, memory);
+    }
+    if (isnan(gpu->ours_memory_peak) && batch->reason[LP_COLUMN_GPU_OURS_MEMORY] != 0)
+        gpu->why_ours_memory = (uint8_t)batch->reason[LP_COLUMN_GPU_OURS_MEMORY];
+    if (device->ours_time == 0.0 && batch->reason[LP_COLUMN_GPU_OURS_BUSY] != 0)
+        gpu->why_ours = (uint8_t)batch->reason[LP_COLUMN_GPU_OURS_BUSY];
+}
+
+void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usage_process *process)
+{
+    double nan = (double)NAN;
+
+    *reading = (lp__usage_reading){.all = all, .process = process, .interval_s = 1.0};
+    *process = (lp_usage_process){.worker = process->worker,
+                                  .cpu_s = nan,
+                                  .cpu_peak = nan,
+                                  .cpu_unsampled_s = nan,
+                                  .starved_s = nan,
+                                  .switches_voluntary = nan,
+                                  .switches_forced = nan,
+                                  .faults_major = nan,
+                                  .children_s = nan,
+                                  .children_rss_peak = nan,
+                                  .io = {nan, nan, nan, nan}};
+    lp__hold_init(&reading->rss);
+    lp__hold_init(&reading->pss);
+    lp__points_init(&reading->rss_points, 1.0);
+    lp__points_init(&reading->pss_points, 1.0);
+    for (uint32_t c = 0; c < LP_COLUMNS; c++)
+        reading->before[c] = LP_UNKNOWN_I64;
+}
+
+void lp__usage_process_end(lp__usage_reading *reading)
+{
+    lp_usage *usage = reading->all->usage;
+    lp_usage_process *process = reading->process;
+
+    lp__hold_end(&reading->rss, &reading->all->grid, reading->all->host.rss, reading->at_s);
+    lp__hold_end(&reading->pss, &reading->all->grid, reading->all->host.pss, reading->at_s);
+    lp__points_trend(&reading->rss_points, &process->rss);
+    lp__points_trend(&reading->pss_points, &process->pss);
+    add_io(&usage->io, &process->io);
+    add_known(&usage->cpu_s, process->cpu_s);
+    if (!isnan(process->cpu_peak) && !(process->cpu_peak <= usage->cpu_max_process)) {
+        usage->cpu_max_process = process->cpu_peak;
+        usage->cpu_max_worker = process->worker;
+    }
+    if (!isnan(process->rss.peak) && !(process->rss.peak <= usage->rss_max_process)) {
+        usage->rss_max_process = process->rss.peak;
+        usage->rss_max_worker = process->worker;
+    }
+    free(reading->paths);
+    reading->paths = NULL;
+}
+
+/* From the last row of the batch before, if the counter went on; else from the first row of this one. */
+static double rise(const lp__usage *all, const lp_sample_batch *batch, lp_column column, double unit)
+{
+    int64_t first = at_row(batch, column, 0), last = at_row(batch, column, batch->rows - 1);
+    int64_t before = all->host_started ? all->host_before[column] : LP_UNKNOWN_I64;
+
+    if (before != LP_UNKNOWN_I64 && before <= first)
+        first = before;
+    return first == LP_UNKNOWN_I64 || last < first ? (double)NAN : (double)(last - first) * unit;
+}
+
+static void host_gauges(lp_usage_host *host, const lp_sample_batch *batch, uint32_t row)
+{
+    double memory = known(at_row(batch, LP_COLUMN_CGROUP_MEMORY, row), KIB);
+    double cache = known(at_row(batch, LP_COLUMN_CGROUP_CACHE, row), KIB);
+
+    raise_to(&host->cpus, known(at_row(batch, LP_COLUMN_HOST_CPUS, row), 1.0));
+    lower_to(&host->quota, known(at_row(batch, LP_COLUMN_CGROUP_QUOTA, row), 1e-3));
+    raise_to(&host->memory, known(at_row(batch, LP_COLUMN_HOST_MEMORY, row), KIB));
+    lower_to(&host->memory_limit, known(at_row(batch, LP_COLUMN_CGROUP_LIMIT, row), KIB));
+    raise_to(&host->limit_used_peak, isnan(cache) ? memory : fmax(memory - cache, 0.0));
+    lower_to(&host->available_least, known(at_row(batch, LP_COLUMN_HOST_AVAILABLE, row), KIB));
+    raise_to(&host->load_peak, known(at_row(batch, LP_COLUMN_HOST_LOAD, row), 1e-3));
+    raise_to(&host->lateness_max_s, known(at_row(batch, LP_COLUMN_LATENESS, row), 1e-6));
+    raise_to(&host->ticks_missed, known(at_row(batch, LP_COLUMN_HOST_MISSED, row), 1.0));
+    raise_to(&host->own_cpu_s, known(at_row(batch, LP_COLUMN_OWN_CPU, row), 1e-6));
+}
+
+/* Sums until lp__usage_host_end makes shares of them. */
+void lp__usage_host_batch(lp__usage *all, lp_usage_host *host, const lp_sample_batch *batch, double interval_s)
+{
+    double mono_s = (double)batch->mono_ns / 1e9, begin_s = mono_s + (double)batch->time_us[0] / 1e6;
+    double end_s = mono_s + (double)batch->time_us[batch->rows - 1] / 1e6;
+
+    if (all->host_started && end_s < all->host_mono_s) /* another boot */
+        all->host_started = false;
+    host->interval_s = interval_s;
+    for (uint32_t row = 0; row < batch->rows; row++)
+        host_gauges(host, batch, row);
+    host->seconds += end_s - (all->host_started ? all->host_mono_s : begin_s);
+    add_known(&host->busy_mean, rise(all, batch, LP_COLUMN_HOST_BUSY, 1e-6));
+    add_known(&host->stolen_s, rise(all, batch, LP_COLUMN_HOST_STOLEN, 1e-6));
+    add_known(&host->throttled_s, rise(all, batch, LP_COLUMN_CGROUP_THROTTLED, 1e-6));
+    add_known(&host->throttled_share, rise(all, batch, LP_COLUMN_CGROUP_THROTTLES, 1.0));
+    add_known(&host->throttle_periods, rise(all, batch, LP_COLUMN_CGROUP_PERIODS, 1.0));
+    add_known(&host->kills, rise(all, batch, LP_COLUMN_CGROUP_KILLS, 1.0));
+    add_known(&host->psi_cpu, rise(all, batch, LP_COLUMN_PSI_CPU, 1e-6));
+    add_known(&host->psi_memory, rise(all, batch, LP_COLUMN_PSI_MEMORY, 1e-6));
+    add_known(&host->psi_memory_full, rise(all, batch, LP_COLUMN_PSI_MEMORY_FULL, 1e-6));
+    add_known(&host->psi_io, rise(all, batch, LP_COLUMN_PSI_IO, 1e-6));
+    add_known(&host->psi_io_full, rise(all, batch, LP_COLUMN_PSI_IO_FULL, 1e-6));
+    for (uint32_t c = 0; c < LP_COLUMNS; c++) {
+        all->host_before[c] = at_row(batch, (lp_column)c, batch->rows - 1);
+        if (batch->reason[c] != LP_REASON_NONE && batch->reason[c] < 256)
+            host->why[c] = (uint8_t)batch->reason[c];
+    }
+    all->host_started = true;
+    all->host_mono_s = end_s;
+}
+
+void lp__usage_host_end(lp__usage *all, lp_usage_host *host)
+{
+    double *const shares[] = {&host->busy_mean,       &host->psi_cpu, &host->psi_memory,
+                              &host->psi_memory_full, &host->psi_io,  &host->psi_io_full};
+
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
+        *shares[i] = host->seconds > 0.0 ? *shares[i] / host->seconds : (double)NAN;
+    host->throttled_share = host->throttle_periods > 0.0 ? host->throttled_share / host->throttle_periods : (double)NAN;
+    if (!isnan(all->affinity))
+        host->cpus = isnan(host->cpus) ? all->affinity : fmin(host->cpus, all->affinity);
+    for (uint32_t i = 0; i < all->device_count; i++) {
+        lp__device *device = &all->devices[i];
+        lp_usage_gpu *gpu = &all->usage->gpus[device->gpu];
+        if (device->busy_time > 0.0)
+            gpu->busy = device->busy_s / device->busy_time;
+        if (device->ours_time > 0.0 && device->busy_time > 0.0)
+            gpu->ours = fmin(device->ours_s / device->busy_time, 1.0);
+        if (device->power_time > 0.0)
+            gpu->power_mean_w = device->power_s / device->power_time;
+        free(device->busy);
+    }
+    all->device_count = 0;
+    all->host_started = false;
+    all->affinity = (double)NAN;
+}
+
+static uint32_t new_device(lp__usage *all, uint32_t host, const lp_sample_batch *batch)
+{
+    lp_usage *usage = all->usage;
+    double nan = (double)NAN;
+
+    if (all->device_count == LP__USAGE_DEVICES)
+        return UINT32_MAX;
+    lp_usage_gpu *gpus = lp_arena_take(usage->arena, (usage->gpu_count + 1u) * sizeof *gpus);
+    float *busy = malloc(all->grid.bins * sizeof *busy);
+    lp_str name = lp_arena_str(usage->arena, batch->label.data, batch->label.size);
+    if (!gpus || !busy || !name.data) {
+        free(busy);
+        return UINT32_MAX;
+    }
+    if (usage->gpu_count > 0)
+        memcpy(gpus, usage->gpus, usage->gpu_count * sizeof *gpus);
+    gpus[usage->gpu_count] = (lp_usage_gpu){.host = host,
+                                            .index = batch->index,
+                                            .name = name,
+                                            .busy = nan,
+                                            .ours = nan,
+                                            .memory_peak = nan,
+                                            .memory_total = nan,
+                                            .ours_memory_peak = nan,
+                                            .power_mean_w = nan,
+                                            .temperature_max = nan,
+                                            .why_ours = LP_REASON_NOT_USED,
+                                            .why_ours_memory = LP_REASON_NOT_USED};
+    usage->gpus = gpus;
+    for (uint32_t i = 0; i < all->grid.bins; i++)
+        busy[i] = -1.0f;
+    all->devices[all->device_count] = (lp__device){.gpu = usage->gpu_count++, .busy = busy};
+    return all->device_count++;
+}
+
+lp_status lp__usage_gpu_batch(lp__usage *all, uint32_t host, const lp_sample_batch *batch, double interval_s)
+{
+    uint32_t at = device_of(all, batch->index);
+
+    if (at == UINT32_MAX && (at = new_device(all, host, batch)) == UINT32_MAX)
+        return all->device_count == LP__USAGE_DEVICES ? LP_OK : LP_E_MEMORY;
+    lp__device *device = &all->devices[at];
+    lp_usage_gpu *gpu = &all->usage->gpus[device->gpu];
+    for (uint32_t row = 0; row < batch->rows; row++) {
+        double unix_s = (double)batch->unix_ns / 1e9 + (double)batch->time_us[row] / 1e6;
+        double busy = known(at_row(batch, LP_COLUMN_GPU_BUSY, row), 1e-3);
+        double power = known(at_row(batch, LP_COLUMN_GPU_POWER, row), 1e-3);
+        uint32_t bin = lp__grid_bin(&all->grid, unix_s - all->begin_s);
+        if (!isnan(busy)) {
+            device->busy[bin] = fmaxf(device->busy[bin], (float)(busy * 100.0));
+            device->busy_s += busy * interval_s;
+            device->busy_time += interval_s;
+        }
+        if (!isnan(power)) {
+            device->power_s += power * interval_s;
+            device->power_time += interval_s;
+        }
+        raise_to(&gpu->memory_peak, known(at_row(batch, LP_COLUMN_GPU_MEMORY_USED, row), KIB));
+        raise_to(&gpu->memory_total, known(at_row(batch, LP_COLUMN_GPU_MEMORY_TOTAL, row), KIB));
+        raise_to(&gpu->temperature_max, known(at_row(batch, LP_COLUMN_GPU_TEMPERATURE, row), 1.0));
+        gpu->rows++;
+    }
+    if (device->busy_time == 0.0 && batch->reason[LP_COLUMN_GPU_BUSY] != 0)
+        gpu->why_busy = (uint8_t)batch->reason[LP_COLUMN_GPU_BUSY];
+    return LP_OK;
+}

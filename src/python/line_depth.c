@@ -1,0 +1,174 @@
+/* How many values are on the evaluation stack before each instruction, and whence it is reached. Within an expression something is
+ * there that was not there when its statement began: so an arrival at a line with more on the stack than when the line was
+ * begun goes on with the same execution of its statement. The location table cannot tell: it has no ends in 3.10, and the
+ * lines of whole compound statements on single instructions later.
+ *
+ * Assumes code as a compiler makes it: one depth at each instruction, whichever way it was reached. Depths are relative to the
+ * first instruction's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/line.h"
+
+enum { JUMPS = 1, ABSOLUTE = 2, BACKWARD = 4, ENDS = 8, EXTENDS = 16, TAKES_NOTHING = 32 };
+
+static struct {
+    bool known;
+    uint8_t kind[256];
+} flow;
+
+static void learn_set(PyObject *opcode, const char *set, uint8_t kind)
+{
+    PyObject *list = PyObject_GetAttrString(opcode, set);
+    Py_ssize_t count = list && PyList_Check(list) ? PyList_Size(list) : 0;
+
+    for (Py_ssize_t i = 0; i < count; i++) {
+        long number = PyLong_AsLong(PyList_GetItem(list, i));
+        if (number >= 0 && number < 256)
+            flow.kind[number] |= kind;
+    }
+    PyErr_Clear(); /* a set that this version does not have */
+    Py_XDECREF(list);
+}
+
+static void learn_names(PyObject *map)
+{
+    static const char *const ends[] = {
+        "JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
+        "RETURN_VALUE", "RETURN_CONST",  "RAISE_VARARGS", "RERAISE",
+    };
+    PyObject *name, *value;
+    Py_ssize_t at = 0;
+
+    while (PyDict_Next(map, &at, &name, &value)) {
+        const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+        long number = PyLong_AsLong(value);
+
+        if (!text || number < 0 || number > 255)
+            continue;
+        if (strstr(text, "JUMP_BACKWARD"))
+            flow.kind[number] |= BACKWARD;
+        if (strcmp(text, "EXTENDED_ARG") == 0)
+            flow.kind[number] |= EXTENDS;
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+            if (strcmp(text, ends[i]) == 0)
+                flow.kind[number] |= ENDS;
+    }
+}
+
+static void learn_flow(void)
+{
+    PyObject *opcode = PyImport_ImportModule("opcode");
+    PyObject *map = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL;
+    PyObject *least = opcode ? PyObject_GetAttrString(opcode, "HAVE_ARGUMENT") : NULL;
+
+    if (map && PyDict_Check(map) && least) {
+        long with_argument = PyLong_AsLong(least);
+        for (long i = 0; i < with_argument && i < 256; i++)
+            flow.kind[i] |= TAKES_NOTHING;
+        learn_set(opcode, "hasjrel", JUMPS);
+        learn_set(opcode, "hasjabs", JUMPS | ABSOLUTE);
+        learn_names(map);
+        flow.known = true;
+    }
+    PyErr_Clear();
+    Py_XDECREF(least);
+    Py_XDECREF(map);
+    Py_XDECREF(opcode);
+}
+
+static int32_t effect_of(unsigned opcode, uint32_t argument, int jump)
+{
+    int effect =
+        PyCompile_OpcodeStackEffectWithJump((int)opcode, flow.kind[opcode] & TAKES_NOTHING ? 0 : (int)argument, jump);
+
+    return effect != PY_INVALID_STACK_EFFECT ? effect : 0; /* inline caches have none */
+}
+
+static void reach(lpy_line_flow *at, uint32_t units, uint32_t target, int32_t depth, uint32_t source)
+{
+    if (target < units && at[target].depth == LPY_LINE_NO_DEPTH)
+        at[target] = (lpy_line_flow){depth, source};
+}
+
+/* Handlers by the exception table of 3.11 and later (Objects/exception_handling_notes.txt): big-endian groups of six bits, the
+ * first byte of an entry has the top bit. They start on the depth of the entry, with the exception and maybe its offset. */
+static const unsigned char *read_number(const unsigned char *p, const unsigned char *end, uint32_t *value)
+{
+    *value = 0;
+    while (p < end) {
+        *value = *value << 6 | (*p & 63u);
+        if (!(*p++ & 64u))
+            break;
+    }
+    return p;
+}
+
+static void reach_handlers(lpy_line_flow *at, uint32_t units, const unsigned char *p, size_t size)
+{
+    const unsigned char *end = p + size;
+
+    while (p < end) {
+        uint32_t start, length, target, depth;
+
+        p = read_number(p, end, &start);
+        p = read_number(p, end, &length);
+        p = read_number(p, end, &target);
+        p = read_number(p, end, &depth);
+        reach(at, units, target, (int32_t)(depth >> 1) + (int32_t)(depth & 1u) + 1, start);
+    }
+}
+
+/* One way through the code in order. Whether a jump backwards told a depth that was passed over. */
+static bool pass_over(lpy_line_flow *at, const unsigned char *code, uint32_t units)
+{
+    int32_t depth = 0;
+    uint32_t argument = 0;
+    bool reached = true, again = false;
+
+    for (uint32_t i = 0; i < units; i++) {
+        unsigned opcode = code[2 * i], kind = flow.kind[opcode];
+
+        if (at[i].depth != LPY_LINE_NO_DEPTH)
+            depth = at[i].depth;
+        else if (!reached)
+            continue;
+        if (reached)
+            at[i] = (lpy_line_flow){depth, LPY_LINE_FALLS};
+        reached = true;
+        argument = argument << 8 | code[2 * i + 1];
+        if (kind & EXTENDS)
+            continue;
+        if (kind & JUMPS) {
+            uint32_t next = i + 1;
+            while (LPY_LOCATION_TABLE && next < units && code[2 * next] == 0)
+                next++; /* inline caches, opcode 0 from 3.11 on */
+            uint32_t target = kind & ABSOLUTE ? argument : kind & BACKWARD ? next - argument : next + argument;
+            again = again || (target < i && at[target].depth == LPY_LINE_NO_DEPTH);
+            reach(at, units, target, depth + effect_of(opcode, argument, 1), i);
+        }
+        depth += effect_of(opcode, argument, 0);
+        reached = !(kind & ENDS);
+        argument = 0;
+    }
+    return again;
+}
+
+lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, const unsigned char *handlers,
+                                  size_t handlers_size)
+{
+    lpy_line_flow *at = malloc((units + 1) * sizeof *at);
+
+    if (!flow.known)
+        learn_flow();
+    if (!at || !flow.known) {
+        free(at);
+        return NULL;
+    }
+    for (uint32_t i = 0; i <= units; i++)
+        at[i] = (lpy_line_flow){LPY_LINE_NO_DEPTH, LPY_LINE_FALLS};
+    reach_handlers(at, units, handlers, handlers_size);
+    for (int pass = 0; pass < 4 && pass_over(at, code, units); pass++)
+        ;
+    return at;
+}

@@ -1,0 +1,620 @@
+/* Line events on 3.10 and 3.11: a C trace function that only marked frames pay for.
+ *
+ * A trace function costs every frame of its thread. But an activation of the evaluation loop calls it only if one byte of that
+ * activation says so (`use_tracing` of its cframe), which it inherits from its caller. The frame evaluation hook (PEP 523)
+ * sets that byte for a marked frame, clears it for another, and restores it afterwards. The trace function goes straight
+ * into the thread state and out again, without the audit event of PyEval_SetTrace; code that is not marked finds none there,
+ * since an exception calls it in every frame, whatever the byte.
+ *
+ * What it lives with:
+ * - Another tracer of the thread (coverage.py, pdb, sys.settrace): in marked frames `trace_both` stands in for it, its object
+ *   stays where it is. Then, and beside a profile function, the bytes are the interpreter's own business: the other one sees
+ *   what it would see alone.
+ * - Another evaluation hook: ours calls it. One that comes after ours and does not call ours hides us until it goes.
+ * - Deep recursion: with a hook, a call from Python to Python takes C stack on 3.11. Below half of the stack the hook steps
+ *   aside; from there on everything is traced, and frames that are not marked are refused.
+ * - Frames that are running when it starts: see `flag_running`.
+ * - greenlet: switches threads of control inside one call and keeps the byte, but not the trace function: with it in the program
+ *   ours stays in. Exceptions of code that is not marked then cost more.
+ * - A marked frame that calls sys.settrace itself loses its lines from there to its next call of Python code.
+ *
+ * Everything here runs with the GIL held. From 3.12 on this file is empty. */
+#include "python/line.h"
+
+#if LPY_FRAME_TRACING
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#define NOINLINE __attribute__((noinline))
+
+/* What stands in the extra slot of a code object: NULL nothing, an odd number the round in which nobody wanted it, else: */
+typedef struct trace_code {
+    uintptr_t asked; /* round in which all that select were asked, see `state.round` */
+    uint32_t count;
+    struct {
+        LineEngine *engine; /* borrowed: takes itself out when it stops */
+        lp_line_code *line;
+    } of[];
+} trace_code;
+
+static struct {
+    _PyFrameEvalFunction next; /* whom our hook calls; NULL before the first start */
+    Py_ssize_t extra;          /* index of the slot; -1 not had yet */
+    LineEngine **engines;      /* those that are on; owned array, borrowed objects */
+    size_t engine_count, selecting;
+    uintptr_t round;         /* odd, another one whenever an engine that selects starts */
+    uintptr_t plain;         /* slot of code that nobody wants, mostly: round, or 0 while nobody selects */
+    PyObject *modules;       /* sys.modules; borrowed */
+    Py_ssize_t modules_seen; /* its size when greenlet was looked for */
+    bool greenlets;          /* found */
+    bool active;             /* events are wanted */
+    bool hooked;             /* our hook was put in and not taken out */
+    bool called;             /* the hook was, see hook_answers */
+    unsigned epoch;          /* another one: what was saved before a call is of the past */
+    unsigned aside;          /* threads that are so deep that the hook stepped aside */
+} state = {.extra = -1, .round = 1};
+
+static __thread struct {
+    Py_tracefunc other;  /* whom trace_both calls */
+    uintptr_t not_deep;  /* ~address: below it the hook steps aside; 0 not known yet */
+    uintptr_t limit;     /* ~address: below it the hook takes its slow way; 0 in marked frames and at first */
+    unsigned own_epochs; /* those that this thread made while it stepped aside: what it saved stays good */
+    bool asking;         /* runs a `select` */
+} here __attribute__((tls_model("initial-exec")));
+
+static int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg);
+static int trace_both(PyObject *object, PyFrameObject *frame, int what, PyObject *arg);
+static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing);
+
+/* ---- which code ---- */
+
+static inline uintptr_t slot_of(const PyCodeObject *code)
+{
+    return (uintptr_t)lpy_code_extra(code, state.extra);
+}
+
+static inline trace_code *code_in(uintptr_t slot)
+{
+    return slot & 1u ? NULL : (trace_code *)slot; /* NOLINT(performance-no-int-to-ptr) */
+}
+
+static void free_slot(void *slot)
+{
+    if (!((uintptr_t)slot & 1u))
+        free(slot);
+}
+
+/* Frees what was there. */
+static bool keep_slot(PyCodeObject *code, uintptr_t slot)
+{
+    if (_PyCode_SetExtra((PyObject *)code, state.extra, (void *)slot) == 0) /* NOLINT(performance-no-int-to-ptr) */
+        return true;
+    PyErr_Clear();
+    return false;
+}
+
+/* Asks those that select about code that is seen for the first time in this round. No tracer sees their functions run. */
+static NOINLINE trace_code *code_asked(PyCodeObject *code)
+{
+    PyThreadState *tstate = lpy_thread_state();
+    uintptr_t round = state.round;
+    trace_code *known;
+
+    if (here.asking)
+        return code_in(slot_of(code));
+    if (state.selecting) {
+        here.asking = true;
+        tstate->tracing++;
+        Py_INCREF(code);
+        for (size_t i = 0; i < state.engine_count; i++)
+            if (state.engines[i]->select)
+                lpy_line_discover(state.engines[i], (PyObject *)code);
+        if (!code_in(slot_of(code)))
+            keep_slot(code, round);
+        Py_DECREF(code);
+        tstate->tracing--;
+        here.asking = false;
+    }
+    known = code_in(slot_of(code));
+    if (known)
+        known->asked = round;
+    return known;
+}
+
+/* NULL: nobody wants its events. May run Python the first time. */
+static inline trace_code *code_wanted(PyCodeObject *code)
+{
+    uintptr_t slot = slot_of(code);
+
+    if (LP_LIKELY(slot == state.plain))
+        return NULL;
+    trace_code *known = code_in(slot);
+    if (LP_LIKELY(known && known->asked == state.round))
+        return known;
+    return code_asked(code);
+}
+
+/* ---- the trace function of a thread ---- */
+
+static inline bool is_ours(Py_tracefunc function)
+{
+    return function == trace_alone || function == trace_both;
+}
+
+/* What the program set, as if we were not there. */
+static inline Py_tracefunc theirs(const PyThreadState *tstate)
+{
+    Py_tracefunc function = tstate->c_tracefunc;
+
+    return function == trace_alone ? NULL : function == trace_both ? here.other : function;
+}
+
+/* Whether somebody else needs the flags of this thread. */
+static inline bool others_trace(const PyThreadState *tstate)
+{
+    return (tstate->c_tracefunc && tstate->c_tracefunc != trace_alone) || tstate->c_profilefunc;
+}
+
+/* Puts ours in, around what stands there, or takes it out. */
+static inline void put(PyThreadState *tstate, bool ours)
+{
+    Py_tracefunc other = theirs(tstate);
+
+    here.limit = ours ? 0 : here.not_deep;
+    if (!ours) {
+        tstate->c_tracefunc = other || !state.greenlets ? other : trace_alone;
+    } else if (other) {
+        here.other = other;
+        tstate->c_tracefunc = trace_both;
+    } else {
+        tstate->c_tracefunc = trace_alone;
+    }
+}
+
+/* ---- flags ---- */
+
+static inline void flag_set(lpy_cframe *cframe, bool on)
+{
+    cframe->use_tracing = on ? LPY_TRACED : 0;
+}
+
+/* The activation around this one; NULL after the thread's root, whose own `previous` is not set in 3.10. */
+static inline lpy_cframe *cframe_around(PyThreadState *tstate, lpy_cframe *cframe)
+{
+    return cframe == &tstate->root_cframe ? NULL : cframe->previous;
+}
+
+/* The outermost activation with a marked frame in it; NULL none. */
+static lpy_cframe *outermost_marked(PyThreadState *tstate)
+{
+    lpy_cframe *outermost = NULL;
+    lpy_frame *frame = lpy_thread_top(tstate);
+
+    for (lpy_cframe *cframe = tstate->cframe; frame; cframe = cframe->previous) {
+        bool entry;
+
+        do {
+            if (code_in(slot_of(lpy_frame_code(frame))))
+                outermost = cframe;
+            entry = lpy_frame_is_entry(frame);
+            frame = lpy_frame_back(frame);
+        } while (!entry && frame);
+    }
+    return outermost;
+}
+
+/* Frames that are running: from the innermost activation as far as the outermost one with a marked frame. Those between need the
+ * flag, too, since an activation hands its own one outwards when it ends. Another thread's foreign tracer stays: whom trace_both
+ * calls is known to its own thread only. */
+static void flag_running(PyThreadState *tstate, bool self, bool everything)
+{
+    lpy_cframe *last = outermost_marked(tstate);
+    bool on = last || everything;
+
+    if (self)
+        put(tstate, on);
+    else if (!tstate->c_tracefunc || tstate->c_tracefunc == trace_alone)
+        tstate->c_tracefunc = on || state.greenlets ? trace_alone : NULL;
+    if (others_trace(tstate))
+        return;
+    for (lpy_cframe *cframe = tstate->cframe; cframe; cframe = cframe_around(tstate, cframe)) {
+        flag_set(cframe, on);
+        if (cframe == last && !everything)
+            on = false;
+    }
+}
+
+static void look_for_greenlets(void)
+{
+    PyObject *name = PyUnicode_FromString("greenlet");
+
+    state.modules_seen = PyDict_GET_SIZE(state.modules);
+    if (name && PyDict_GetItemWithError(state.modules, name))
+        state.greenlets = true;
+    else if (PyErr_Occurred())
+        PyErr_Clear();
+    Py_XDECREF(name);
+}
+
+/* ---- events ---- */
+
+/* A frame that is not marked calls us: it was running when we started. If no marked frame is around it the flag goes, with our
+ * function: call_trace sets the flag anew after us, by whether there is one. */
+static NOINLINE void refuse(void)
+{
+    PyThreadState *tstate = lpy_thread_state();
+
+    if (tstate->c_tracefunc == trace_alone && !tstate->c_profilefunc && !state.aside && !outermost_marked(tstate))
+        put(tstate, false);
+}
+
+static inline void event(PyFrameObject *object, int what, PyObject *arg)
+{
+    uint64_t now = lp_ticks();
+    lpy_frame *frame = lpy_frame_in(object);
+    PyCodeObject *key = lpy_frame_code(frame);
+    trace_code *code = code_wanted(key);
+    const void *context = lpy_context_of(lpy_thread_state());
+    size_t at = (size_t)lpy_frame_offset(frame) * sizeof(_Py_CODEUNIT);
+
+    if (LP_UNLIKELY(!code)) {
+        refuse();
+        return;
+    }
+    for (uint32_t i = 0; i < code->count; i++) {
+        lp_line_thread *th = lp_lines_enter(code->of[i].engine->core, false);
+
+        if (LP_UNLIKELY(!th))
+            continue;
+        if (LP_LIKELY(what == PyTrace_LINE)) {
+            if (LP_UNLIKELY(!lp_lines_line(th, frame, key, at, now)))
+                lp_lines_line_slow(th, frame, key, context, at, object->f_lineno, now);
+        } else if (what == PyTrace_CALL) {
+            if (lpy_frame_resumes(frame))
+                lp_lines_resume(th, code->of[i].line, frame, context, at, now);
+            else
+                lp_lines_call(th, code->of[i].line, frame, context, now);
+        } else if (what == PyTrace_RETURN) {
+            if (arg && lpy_frame_yields(frame))
+                lp_lines_yield(th, frame, key, context, now);
+            else
+                lp_lines_leave(th, frame, key, context, now);
+        }
+    }
+}
+
+/* `exception` says nothing that `return` without a value does not. */
+static inline bool is_wanted(int what)
+{
+    return what != PyTrace_EXCEPTION && what != PyTrace_OPCODE;
+}
+
+static int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
+{
+    (void)object;
+    if (is_wanted(what))
+        event(frame, what, arg);
+    return 0;
+}
+
+static int trace_both(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
+{
+    PyThreadState *tstate = lpy_thread_state();
+    Py_tracefunc other = here.other;
+    int status;
+
+    if (!state.active) {
+        tstate->c_tracefunc = other;
+        return other(object, frame, what, arg);
+    }
+    if (is_wanted(what))
+        event(frame, what, arg);
+    status = other(object, frame, what, arg);
+    if (state.active)
+        put(tstate, true); /* around what it may have put in its own place */
+    return status;
+}
+
+/* ---- the hook ---- */
+
+/* What a thread's own steps aside do not change. */
+static inline unsigned epoch_here(void)
+{
+    return state.epoch - here.own_epochs;
+}
+
+static void find_stack(void)
+{
+    pthread_attr_t attributes;
+    void *lowest = NULL;
+    size_t size = 0;
+    int saved = errno;
+
+    here.not_deep = UINTPTR_MAX;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        if (pthread_attr_getstack(&attributes, &lowest, &size) == 0)
+            here.not_deep = ~((uintptr_t)lowest + size / 2);
+        pthread_attr_destroy(&attributes);
+    }
+    errno = saved;
+}
+
+static void flag_others(const PyThreadState *self, bool everything)
+{
+    state.epoch++;
+    here.own_epochs++;
+    for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
+         tstate = PyThreadState_Next(tstate))
+        if (tstate != self)
+            flag_running(tstate, false, everything);
+}
+
+/* Evaluates the frame with our trace function in, if `marked`, and out, if not, and puts everything back. */
+static inline PyObject *evaluate(PyThreadState *tstate, lpy_frame *frame, int throwing, bool marked)
+{
+    lpy_cframe *cframe = tstate->cframe;
+    bool flagged = cframe->use_tracing;
+    bool beside = others_trace(tstate);
+    bool ours = is_ours(tstate->c_tracefunc) || here.limit == 0;
+    unsigned epoch = epoch_here();
+    PyObject *result;
+
+    put(tstate, marked);
+    if (!beside)
+        flag_set(cframe, marked);
+    result = state.next(tstate, frame, throwing);
+    if (LP_UNLIKELY(PyDict_GET_SIZE(state.modules) != state.modules_seen))
+        look_for_greenlets();
+    if (LP_UNLIKELY(epoch != epoch_here()))
+        return result; /* stopped, started or marked meanwhile: that has set everything, the flag comes with the frame */
+    put(tstate, ours);
+    if (!others_trace(tstate))
+        flag_set(cframe, beside ? ours : flagged);
+    return result;
+}
+
+/* Without a hook, so that calls below take no C stack on 3.11. Their frames inherit the flag: all of them are traced. Other threads
+ * have no hook then, either: everything is traced there, too. */
+static NOINLINE PyObject *evaluate_deep(PyThreadState *tstate, lpy_frame *frame, int throwing)
+{
+    PyObject *result;
+
+    if (state.aside++ == 0) {
+        _PyInterpreterState_SetEvalFrameFunc(tstate->interp, state.next);
+        flag_others(tstate, true);
+    }
+    result = evaluate(tstate, frame, throwing, true);
+    if (--state.aside == 0 && state.active) {
+        _PyInterpreterState_SetEvalFrameFunc(tstate->interp, hook);
+        flag_others(tstate, false);
+    }
+    return result;
+}
+
+/* Inside a marked frame, beside another tracer, in a thread's first call, or deep. */
+static NOINLINE PyObject *evaluate_slowly(PyThreadState *tstate, lpy_frame *frame, int throwing, bool marked)
+{
+    if (LP_UNLIKELY(!state.active)) {
+        state.called = true;
+        return state.next(tstate, frame, throwing);
+    }
+    if (LP_UNLIKELY(!here.not_deep)) {
+        find_stack();
+        if (!is_ours(tstate->c_tracefunc))
+            here.limit = here.not_deep;
+    }
+    if (LP_UNLIKELY((uintptr_t)__builtin_frame_address(0) < ~here.not_deep))
+        return evaluate_deep(tstate, frame, throwing);
+    if (!marked && !is_ours(tstate->c_tracefunc) && here.limit)
+        return state.next(tstate, frame, throwing);
+    return evaluate(tstate, frame, throwing, marked);
+}
+
+static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
+{
+    bool marked = code_wanted(lpy_frame_code(frame)) != NULL;
+
+    if (LP_LIKELY(!marked && !tstate->c_tracefunc && (uintptr_t)__builtin_frame_address(0) >= ~here.limit))
+        return state.next(tstate, frame, throwing);
+    return evaluate_slowly(tstate, frame, throwing, marked);
+}
+
+/* ---- start, stop ---- */
+
+/* Whether another hook that was put in after ours calls ours: evaluates something small and looks. -1 with an exception. */
+static int hook_answers(PyThreadState *tstate)
+{
+    PyObject *code = Py_CompileString("None", "<lineprofiler>", Py_eval_input);
+    PyObject *globals = code ? PyDict_New() : NULL;
+    PyObject *value = NULL;
+
+    state.called = false;
+    if (globals) {
+        tstate->tracing++; /* nobody's tracer is to see it */
+        value = PyEval_EvalCode(code, globals, globals);
+        tstate->tracing--;
+    }
+    Py_XDECREF(code);
+    Py_XDECREF(globals);
+    Py_XDECREF(value);
+    return value ? state.called : -1;
+}
+
+static void rescan(void)
+{
+    PyThreadState *self = lpy_thread_state();
+
+    state.epoch++;
+    for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
+         tstate = PyThreadState_Next(tstate))
+        flag_running(tstate, tstate == self, state.aside != 0);
+}
+
+/* -1 with an exception. */
+static int switch_on(void)
+{
+    PyThreadState *self = lpy_thread_state();
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(self->interp);
+
+    if (current != hook) {
+        int answers = state.hooked ? hook_answers(self) : 0;
+
+        if (answers < 0)
+            return -1;
+        if (!answers) {
+            state.next = current;
+            state.hooked = true;
+            if (state.aside == 0)
+                _PyInterpreterState_SetEvalFrameFunc(self->interp, hook);
+        }
+    }
+    state.modules = PyImport_GetModuleDict();
+    look_for_greenlets();
+    state.active = true;
+    return 0;
+}
+
+static void switch_off(void)
+{
+    PyThreadState *self = lpy_thread_state();
+
+    state.active = false;
+    state.epoch++;
+    for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
+         tstate = PyThreadState_Next(tstate)) {
+        if (tstate->c_tracefunc == trace_alone)
+            tstate->c_tracefunc = NULL;
+        else if (tstate == self && tstate->c_tracefunc == trace_both)
+            tstate->c_tracefunc = here.other; /* another thread's takes itself out at its next event */
+        if (!others_trace(tstate))
+            for (lpy_cframe *cframe = tstate->cframe; cframe; cframe = cframe_around(tstate, cframe))
+                flag_set(cframe, false);
+    }
+    if (state.aside || _PyInterpreterState_GetEvalFrameFunc(self->interp) == hook) {
+        if (!state.aside)
+            _PyInterpreterState_SetEvalFrameFunc(self->interp, state.next);
+        state.hooked = false;
+    }
+}
+
+/* ---- the back end ---- */
+
+/* One more, or one less, that wants the events of a code object. False: no memory. */
+static bool want(LineEngine *engine, PyObject *object, bool on)
+{
+    PyCodeObject *code = (PyCodeObject *)object;
+    trace_code *before = code_in(slot_of(code));
+    uint32_t count = before ? before->count : 0, kept = 0;
+    lp_line_code *line = on ? lpy_line_code(engine, object) : NULL;
+    trace_code *after = malloc(sizeof *after + (count + 1) * sizeof after->of[0]);
+
+    if (!after || (on && !line)) {
+        free(after);
+        return false;
+    }
+    after->asked = before ? before->asked : state.selecting ? 0 : state.round;
+    for (uint32_t i = 0; i < count; i++)
+        if (before->of[i].engine != engine)
+            after->of[kept++] = before->of[i];
+    if (on) {
+        after->of[kept].engine = engine;
+        after->of[kept++].line = line;
+    }
+    after->count = kept;
+    if (kept && keep_slot(code, (uintptr_t)after))
+        return true;
+    free(after);
+    return !kept && keep_slot(code, 0);
+}
+
+static void trace_arm(LineEngine *engine, PyObject *code, bool on)
+{
+    if (!want(engine, code, on))
+        lpy_line_note(engine, "no memory to measure a function");
+    if (on && !here.asking)
+        rescan();
+}
+
+static void want_all(LineEngine *engine, bool on)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(engine->codes); i++) {
+        lp_line_code *line = lp_lines_code_at(engine->core, (uint32_t)i);
+
+        if (line && line->marked && !want(engine, PyList_GET_ITEM(engine->codes, i), on))
+            lpy_line_note(engine, "no memory to measure a function");
+    }
+}
+
+static void trace_stop(LineEngine *engine)
+{
+    size_t i = 0;
+
+    while (i < state.engine_count && state.engines[i] != engine)
+        i++;
+    if (i == state.engine_count)
+        return;
+    state.engines[i] = state.engines[--state.engine_count];
+    if (engine->select)
+        state.selecting--;
+    state.plain = state.selecting ? state.round : 0;
+    want_all(engine, false);
+    if (!state.engine_count)
+        switch_off();
+}
+
+/* A slot on every code object, and that it is where we look. */
+static bool get_extra(void)
+{
+    Py_ssize_t index = _PyEval_RequestCodeExtraIndex(free_slot);
+    PyObject *code = index >= 0 ? Py_CompileString("None", "<lineprofiler>", Py_eval_input) : NULL;
+    void *odd = (void *)1, *found = NULL; /* NOLINT(performance-no-int-to-ptr) */
+
+    if (code && _PyCode_SetExtra(code, index, odd) == 0 && _PyCode_GetExtra(code, index, &found) == 0 && found == odd &&
+        lpy_code_extra((PyCodeObject *)code, index) == odd)
+        state.extra = index;
+    PyErr_Clear();
+    Py_XDECREF(code);
+    return state.extra >= 0;
+}
+
+static int trace_start(LineEngine *engine)
+{
+    LineEngine **engines;
+
+    if (state.extra < 0 && !get_extra()) {
+        lpy_line_note(engine, "the interpreter gives no slot on code objects");
+        return -1;
+    }
+    engines = realloc(state.engines, (state.engine_count + 1) * sizeof(LineEngine *));
+    if (!engines || (!state.active && switch_on() < 0)) {
+        PyErr_Clear();
+        lpy_line_note(engine, "no memory to start");
+        return -1;
+    }
+    state.engines = engines;
+    state.engines[state.engine_count++] = engine;
+    if (engine->select) {
+        state.selecting++;
+        state.round += 2;
+        state.plain = state.round;
+    }
+    want_all(engine, true);
+    if (engine->select) {
+        here.asking = true;
+        lpy_line_discover_stacks(engine);
+        here.asking = false;
+    }
+    rescan();
+    return 0;
+}
+
+const lpy_line_backend lpy_line_trace = {
+    .name = "settrace",
+    .start = trace_start,
+    .stop = trace_stop,
+    .arm = trace_arm,
+};
+
+#endif

@@ -1,0 +1,330 @@
+/* What a run used: sample files with known rows, and what must come out of them, to the last byte where it is a sum. */
+#include "check.h"
+#include "make_runs.h"
+#include "test_folder.h"
+
+#include "analysis/report.h"
+#include "render/findings.h"
+#include "store/samples.h"
+
+#define MB (1024.0 * 1024.0)
+#define ROWS 99u /* at 1, 2, … 99 seconds of a run of 100 */
+#define MONO_START (5000ull * SECOND)
+
+static char folder[64];
+
+static lp_run *make_run(lp_worker *workers[], unsigned count)
+{
+    lp_run *run = made_or_die(lp_run_new());
+
+    for (unsigned i = 0; i < count; i++)
+        if (lp_run_add(run, workers[i], false) != LP_OK)
+            abort();
+    run->directory = lp_arena_str(run->arena, folder, strlen(folder));
+    if (lp_run_finish(run) != LP_OK)
+        abort();
+    return run;
+}
+
+/* A row `at` seconds after the start, by both clocks. */
+static lp_sample row_at(double at)
+{
+    lp_sample row;
+    uint64_t ns = (uint64_t)(at * 1e9);
+
+    lp_sample_init(&row);
+    row.unix_ns = MADE_START + ns;
+    row.mono_ns = MONO_START + ns;
+    return row;
+}
+
+static lp_sample_head head_of(lp_series series, const lp_worker *worker)
+{
+    return (lp_sample_head){.series = series, .id = &worker->id, .interval_ns = SECOND, .collector_pid = 77};
+}
+
+static void save(lp_series series, const lp_worker *worker, const lp_buffer *bytes)
+{
+    int run = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    lp_buffer head = {0};
+    lp_sample_head of = head_of(series, worker);
+
+    if (lp_samples_put_head(&head, &of) != LP_OK)
+        abort();
+    int fd = lp_samples_create(run, &worker->id, series, &head);
+    if (fd < 0 || !lp_samples_append(fd, bytes))
+        abort();
+    close(fd);
+    close(run);
+    lp_buffer_free(&head);
+}
+
+/* CPU at `cores` from its first row on, RSS that gains `growth` bytes in every second interval, those of the path "iteration/expand";
+ * the others have no phase. Bytes: 1 MiB written in each interval, 64 KiB read, of which half from the disk. */
+static void write_process(const lp_worker *worker, double cores, double rss, double growth, unsigned skip_from,
+                          unsigned skip_to)
+{
+    lp_sample_writer *writer = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS, 0, SECOND));
+    uint32_t top = lp_sample_writer_path(writer, 0, made_str("iteration"));
+    uint32_t expand = lp_sample_writer_path(writer, top, made_str("expand"));
+    lp_buffer bytes = {0};
+
+    for (unsigned k = 0; k < ROWS; k++) {
+        lp_sample row = row_at(1.0 + k);
+        lp_sample_set(&row, LP_COLUMN_CPU, 300000 + (int64_t)(k * cores * 1e6));
+        lp_sample_set(&row, LP_COLUMN_RSS, (int64_t)((rss + (k / 2) * growth) / 1024));
+        lp_sample_miss(&row, LP_COLUMN_PSS, LP_REASON_DENIED);
+        lp_sample_set(&row, LP_COLUMN_WRITE_BYTES, (int64_t)k << 20);
+        lp_sample_set(&row, LP_COLUMN_WRITE_CHARS, (int64_t)k << 20);
+        lp_sample_set(&row, LP_COLUMN_READ_BYTES, (int64_t)k << 15);
+        lp_sample_set(&row, LP_COLUMN_READ_CHARS, (int64_t)k << 16);
+        lp_sample_set(&row, LP_COLUMN_CPUS_ALLOWED, 4);
+        if (k % 2 == 0)
+            row.share[row.share_count++] = (lp_share){expand, 1000};
+        if (k >= skip_from && k < skip_to)
+            continue;
+        if (lp_sample_writer_add(writer, &row, &bytes) != LP_OK)
+            abort();
+    }
+    if (lp_sample_writer_flush(writer, &bytes) != LP_OK)
+        abort();
+    save(LP_SERIES_PROCESS, worker, &bytes);
+    lp_sample_writer_free(writer);
+    lp_buffer_free(&bytes);
+}
+
+static void write_host(const lp_worker *worker, double throttled)
+{
+    lp_sample_writer *host = made_or_die(lp_sample_writer_new(LP_SERIES_HOST, 0, SECOND));
+    lp_sample_writer *gpu = made_or_die(lp_sample_writer_new(LP_SERIES_GPU, 1, SECOND));
+    lp_buffer bytes = {0};
+
+    lp_sample_writer_label(gpu, made_str("Made GPU"));
+    for (unsigned k = 0; k < ROWS; k++) {
+        lp_sample row = row_at(1.0 + k), device = row_at(1.0 + k);
+        lp_sample_set(&row, LP_COLUMN_HOST_CPUS, 32);
+        lp_sample_set(&row, LP_COLUMN_HOST_MEMORY, 64 << 20);
+        lp_sample_set(&row, LP_COLUMN_HOST_AVAILABLE, 32 << 20);
+        lp_sample_set(&row, LP_COLUMN_CGROUP_QUOTA, 2000);
+        lp_sample_set(&row, LP_COLUMN_CGROUP_PERIODS, 10 * (int64_t)k);
+        lp_sample_set(&row, LP_COLUMN_CGROUP_THROTTLES, (int64_t)(10 * k * throttled));
+        lp_sample_set(&row, LP_COLUMN_CGROUP_THROTTLED, (int64_t)(k * throttled * 1e6));
+        lp_sample_set(&device, LP_COLUMN_GPU_BUSY, k % 2 ? 900 : 0);
+        lp_sample_set(&device, LP_COLUMN_GPU_MEMORY_USED, 6 << 20);
+        lp_sample_set(&device, LP_COLUMN_GPU_MEMORY_TOTAL, 80 << 20);
+        if (lp_sample_writer_add(host, &row, &bytes) != LP_OK || lp_sample_writer_add(gpu, &device, &bytes) != LP_OK)
+            abort();
+    }
+    if (lp_sample_writer_flush(host, &bytes) != LP_OK || lp_sample_writer_flush(gpu, &bytes) != LP_OK)
+        abort();
+    save(LP_SERIES_HOST, worker, &bytes);
+    lp_sample_writer_free(host);
+    lp_sample_writer_free(gpu);
+    lp_buffer_free(&bytes);
+}
+
+static const lp_usage_phase *phase(const lp_usage *usage, const char *path, bool none)
+{
+    for (uint32_t i = 0; i < usage->phase_count; i++)
+        if (usage->phases[i].none == none && usage->phases[i].path.size == strlen(path) &&
+            memcmp(usage->phases[i].path.data, path, strlen(path)) == 0)
+            return &usage->phases[i];
+    return NULL;
+}
+
+static void sums_are_exact(void)
+{
+    lp_worker *workers[] = {made_worker("actor", "node07", 11), made_worker("actor", "node07", 12),
+                            made_worker("actor", "node07", 13)};
+    lp_usage *usage = NULL;
+
+    make_folder(folder);
+    write_process(workers[0], 0.5, 100 * MB, 0, 0, 0);
+    write_process(workers[1], 1.0, 50 * MB, 0, 0, 0);
+    write_host(workers[0], 0.0);
+    lp_run *run = make_run(workers, 3);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_EQ(usage->process_count, 2u);
+    CHECK_EQ(usage->unsampled, 1u);
+    CHECK_EQ(usage->lost_count, 0u);
+    CHECK_NEAR(usage->cpu_s, 98 * 1.5, 1e-6); /* 98 intervals between 99 rows */
+    CHECK_NEAR(usage->cpu_peak, 1.5, 1e-9);
+    CHECK_NEAR(usage->cpu_mean, 1.5, 1e-9);
+    CHECK_NEAR(usage->cpu_max_process, 1.0, 1e-9);
+    CHECK_EQ(usage->cpu_max_worker, 1u);
+    CHECK_NEAR(usage->rss_peak, 150 * MB, 1.0);
+    CHECK_NEAR(usage->io.write, 2 * 98 * MB, 1.0);
+    CHECK_NEAR(usage->io.read, 2 * 98 * 32768.0, 1.0);
+    CHECK_NEAR(usage->io.read_chars, 2 * 98 * 65536.0, 1.0);
+    CHECK_NEAR(usage->write_peak, 2 * MB, 1.0);
+    CHECK_NEAR(usage->covered_s, 98.0, 1e-6);
+    CHECK_EQ(usage->process_count ? usage->processes[0].why[LP_COLUMN_PSS] : 99, LP_REASON_DENIED);
+    CHECK(isnan(usage->pss_peak));
+    CHECK_NEAR(usage->processes[0].cpu_unsampled_s, 0.3, 1e-9);
+    const lp_usage_phase *expand = phase(usage, "iteration/expand", false);
+    const lp_usage_phase *none = phase(usage, LP_USAGE_NO_PHASE, true);
+    CHECK(expand && none);
+    if (expand && none) {
+        CHECK_EQ(usage->phase_count, 2u);
+        CHECK_NEAR(expand->cpu_s, 49 * 1.5, 1e-6);
+        CHECK_NEAR(expand->cpu_s + none->cpu_s, usage->cpu_s, 1e-6);
+        CHECK_NEAR(expand->io.write + none->io.write, usage->io.write, 1.0);
+        CHECK_NEAR(expand->seconds, 2 * 49.0, 1e-6);
+    }
+    CHECK_EQ(usage->host_count, 1u);
+    CHECK_NEAR(usage->hosts[0].quota, 2.0, 1e-9);
+    CHECK_NEAR(usage->hosts[0].cpus, 4.0, 1e-9); /* what the processes may use, not the machine's 32 */
+    CHECK_EQ(usage->gpu_count, 1u);
+    CHECK_NEAR(usage->gpus[0].busy, 0.9 * 49 / 99, 1e-9);
+    CHECK(isnan(usage->gpus[0].ours)); /* nothing of ours ran there: not a measured zero */
+    CHECK_EQ(usage->gpus[0].why_ours, LP_REASON_NOT_USED);
+    lp_usage_free(usage);
+    lp_run_free(run);
+    for (unsigned i = 0; i < 3; i++)
+        lp_worker_free(workers[i]);
+    remove_folder(folder);
+}
+
+/* Ten rows are missing: their bytes are in the totals, belong to no phase, and one interval is counted as too long. */
+static void a_gap_has_no_phase(void)
+{
+    lp_worker *worker = made_worker("actor", "node07", 21);
+    lp_usage *usage = NULL;
+
+    make_folder(folder);
+    write_process(worker, 0.5, 100 * MB, 0, 40, 50);
+    lp_run *run = make_run(&worker, 1);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_NEAR(usage->cpu_s, 49.0, 1e-6);
+    CHECK_NEAR(usage->io_gaps, 1.0, 0.0);
+    CHECK_NEAR(usage->io_intervals, 88.0, 0.0);
+    const lp_usage_phase *expand = phase(usage, "iteration/expand", false);
+    const lp_usage_phase *none = phase(usage, LP_USAGE_NO_PHASE, true);
+    CHECK(expand && none);
+    if (expand && none) {
+        CHECK_NEAR(expand->cpu_s, 21.5, 1e-6); /* 43 of the 49 even rows: five are missing, that at 50 ends the gap */
+        CHECK_NEAR(none->cpu_s, 27.5, 1e-6);
+    }
+    lp_usage_free(usage);
+    lp_run_free(run);
+    lp_worker_free(worker);
+    remove_folder(folder);
+}
+
+static const lp_finding *find(const lp_report *report, lp_finding_kind kind)
+{
+    for (uint32_t i = 0; i < report->finding_count; i++)
+        if (report->findings[i].kind == kind)
+            return &report->findings[i];
+    return NULL;
+}
+
+/* growth in bytes each two seconds -> is growth found, and what is said. */
+static void growth_case(double growth, double throttled, bool grows, bool stopped)
+{
+    lp_worker *worker = made_worker("actor", "node07", 31);
+    lp_usage *usage = NULL;
+    lp_report *report = NULL;
+    uint32_t at = made_path(worker, "iteration");
+
+    worker->tree.phases[at].entries = 1;
+    worker->tree.phases[at].wall_ns = worker->tree.phases[at].cpu_wall_ns = worker->tree.phases[at].cpu_ns =
+        90 * SECOND;
+    make_folder(folder);
+    write_process(worker, 0.5, 100 * MB, growth, 0, 0);
+    write_host(worker, throttled);
+    lp_run *run = make_run(&worker, 1);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_EQ(lp_report_new(run, &report), LP_OK);
+    CHECK_EQ(lp_report_add_usage(report, usage), LP_OK);
+    const lp_finding *found = find(report, LP_FINDING_GROWTH);
+    CHECK_EQ(found != NULL, grows);
+    if (found) {
+        lp_finding_words words;
+        CHECK_NEAR(found->value[0], growth / 2, growth * 0.01); /* a stair of 2 s, fitted over 50 s */
+        CHECK_NEAR(found->value[3], 1.0, 0.01);
+        CHECK(found->path.size == 16 && memcmp(found->path.data, "iteration/expand", 16) == 0);
+        lp_finding_say(report, found, true, &words);
+        CHECK_STR(words.kind, "memory-growth");
+        CHECK(strstr(words.headline, "node07:31 grows by") != NULL);
+        CHECK(strstr(words.detail, "100% of the growth came while iteration/expand was open") != NULL);
+    }
+    found = find(report, LP_FINDING_THROTTLED);
+    CHECK_EQ(found != NULL, stopped);
+    if (found) {
+        CHECK_NEAR(found->value[0], throttled, 0.01); /* whole periods are counted */
+        CHECK_NEAR(found->value[2], 2.0, 1e-9);
+    }
+    CHECK_EQ(report->finding_count, (uint32_t)grows + (uint32_t)stopped); /* nothing else is said */
+    lp_report_free(report);
+    lp_usage_free(usage);
+    lp_run_free(run);
+    lp_worker_free(worker);
+    remove_folder(folder);
+}
+
+static void growth_is_found(void)
+{
+    growth_case(2 * MB, 0.0, true, false);
+}
+
+static void a_healthy_run_is_silent(void)
+{
+    growth_case(0.0, 0.0, false, false);
+}
+
+static void little_growth_is_no_finding(void) /* 0.3 MB a second: 15 MB in the second half, below the 16 that count */
+{
+    growth_case(0.6 * MB, 0.0, false, false);
+}
+
+static void throttling_is_found(void)
+{
+    growth_case(0.0, 0.4, false, true);
+}
+
+static void little_throttling_is_no_finding(void)
+{
+    growth_case(0.0, 0.03, false, false);
+}
+
+/* Any cut of a file: what came before it counts, the rest is named. */
+static void a_torn_file_keeps_its_beginning(void)
+{
+    lp_worker *worker = made_worker("actor", "node07", 41);
+    const char *path;
+    struct stat st;
+
+    make_folder(folder);
+    write_process(worker, 0.5, 100 * MB, 0, 0, 0);
+    path = text("%s/workers/node07/w_20260921T155320-471c94_41_%.8s.1.samples", folder, worker->id.uuid.data);
+    CHECK_EQ(stat(path, &st), 0);
+    double most = 0.0;
+    for (off_t size = st.st_size - 1; size > 0; size -= 1 + st.st_size / 97) {
+        lp_usage *usage = NULL;
+        lp_run *run = make_run(&worker, 1);
+        CHECK_EQ(truncate(path, size), 0);
+        CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+        double used = isnan(usage->cpu_s) ? 0.0 : usage->cpu_s;
+        CHECK(used <= 49.0 + 1e-6);
+        CHECK(most == 0.0 || used <= most + 1e-6); /* a shorter file never says more */
+        most = used;
+        lp_usage_free(usage);
+        lp_run_free(run);
+    }
+    lp_worker_free(worker);
+    remove_folder(folder);
+}
+
+int main(void)
+{
+    RUN(sums_are_exact);
+    RUN(a_gap_has_no_phase);
+    RUN(growth_is_found);
+    RUN(a_healthy_run_is_silent);
+    RUN(little_growth_is_no_finding);
+    RUN(throttling_is_found);
+    RUN(little_throttling_is_no_finding);
+    RUN(a_torn_file_keeps_its_beginning);
+    return check_done();
+}

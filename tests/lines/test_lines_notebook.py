@@ -1,0 +1,104 @@
+"""The magics, in IPython shells of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from lptest import run_python
+
+pytest.importorskip("IPython", reason="IPython has no wheel for this interpreter")
+
+SHELL = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+def cell(text):
+    result = shell.run_cell(text)
+    return result.result if result.success else None
+cell("%load_ext lineprofiler")
+cell("def f(n):\\n    total = 0\\n    for i in range(n):\\n        total += i\\n    return total\\n")
+"""
+
+
+def session(folder: Path, *cells: str) -> str:
+    text = SHELL + "".join(f"cell({cell!r})\n" for cell in cells)
+    return run_python(text, cwd=folder).expect().stdout
+
+
+def test_a_function_of_a_cell_and_its_text(tmp_path: Path) -> None:
+    out = session(tmp_path, "%lprun -f f f(100)")
+    assert "Function: f at line 1" in out
+    rows = [line.split(None, 5) for line in out.splitlines() if line.startswith("     ")]
+    assert [(r[0], r[1], r[-1]) for r in rows if len(r) > 5] == [
+        ("2", "1", "total = 0"),
+        ("3", "101", "for i in range(n):"),
+        ("4", "100", "total += i"),
+        ("5", "1", "return total"),
+    ]
+
+
+def test_options(tmp_path: Path) -> None:
+    out = session(
+        tmp_path,
+        "p = %lprun -r -u 1e-3 -s -T t.txt -D d.lprof -f f f(10) + f(10)",
+        "print([line.hits for s in p.get_stats('line').values() for line in s.line_stats.values()])",
+        "%lprun -m json import json; json.dumps([1])",
+    )
+    assert "Timer unit: 0.001 s" in out
+    assert "[2, 22, 20, 2]" in out
+    assert "def dumps(" in out
+    assert "total += i" in (tmp_path / "t.txt").read_text(encoding="utf-8")
+    assert (tmp_path / "d.lprof").is_file()
+
+
+def test_cells(tmp_path: Path) -> None:
+    out = session(
+        tmp_path,
+        "%%lprun\ndef g(x):\n    return x * 2\nkept = [g(i) for i in range(10)]\n",
+        "print('kept', kept[-1])",
+        "%%lprun -f f\nf(5)\n",
+        "%%lprun_all -t -p\ndef h():\n    return 1\nh()\n",
+        "print('seconds', _total_time_taken >= 0)",
+    )
+    assert "Function: g at line 1" in out
+    assert "kept 18" in out
+    assert "seconds True" in out
+    assert "Function: h" not in out
+    hits = [line.split()[1] for line in out.splitlines() if line.endswith("total += i")]
+    assert hits == ["5"]
+
+
+def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
+    out = session(tmp_path, "%lprun -f nothing f(1)", "%lprun -f f", "%lprun -m no_such_module f(1)", "%lprun -x f(1)")
+    assert out.splitlines() == [
+        "%lprun: -f nothing: NameError: name 'nothing' is not defined",
+        "%lprun: no statement is given",
+        "%lprun: No module named 'no_such_module'",
+        "%lprun: unrecognized arguments: -x",
+    ]
+
+
+def test_a_statement_that_ends_or_raises(tmp_path: Path) -> None:
+    out = session(tmp_path, "import sys\n%lprun -f f f(3); sys.exit()", "%lprun -f f f(3); 1/0", "print('goes on')")
+    assert "SystemExit exception caught" in out
+    assert "ZeroDivisionError" in out
+    assert "goes on" in out
+
+
+def test_a_profiler_in_a_notebook(tmp_path: Path) -> None:
+    out = session(
+        tmp_path,
+        "from lineprofiler import LineProfiler\nwith LineProfiler() as p:\n    f(10)\n",
+        "import json\nprint(json.dumps({k.function_name: [l.hits for l in v.line_stats.values()]"
+        " for k, v in p.get_stats('line').items() if k.function_name == 'f'}))",
+        "print(next(s for s in p.get_stats().values() if s.function_name == 'f').source_lines[4])",
+    )
+    lines = out.splitlines()
+    assert json.loads(lines[-2]) == {"f": [1, 11, 10, 1]}
+    assert lines[-1] == "        total += i"
+
+
+def test_unload(tmp_path: Path) -> None:
+    out = session(tmp_path, "%unload_ext lineprofiler", "print([get_ipython().find_line_magic('lprun')])")
+    assert out == "[None]\n"

@@ -1,0 +1,362 @@
+"""``lineprofiler run``: the program sees what it would see alone, all its processes are profiled; every option."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lptest import LIMIT_S, Done, environment, lineprofiler, run_process
+
+COMMAND = str(Path(sys.executable).with_name("lineprofiler"))
+
+LOOK = """
+import json, os, sys
+def work(n):
+    total = 0
+    for i in range(n):
+        total += i
+    return total
+work(10)
+main = sys.modules["__main__"]
+print(json.dumps({
+    "argv": sys.argv, "file": main.__dict__.get("__file__"), "name": __name__, "path": sys.path, "cwd": os.getcwd(),
+    "spec": getattr(__spec__, "name", None), "package": __package__, "same": getattr(main, "work", None) is work,
+    "loader": type(__loader__).__name__, "doc": __doc__, "keys": sorted(k for k in globals() if k.startswith("__")),
+    "sitecustomize": "sitecustomize" in sys.modules and sys.modules["sitecustomize"].__file__.count("hook"),
+    "stdin": sys.stdin.read(),
+}))
+"""
+
+
+def project(folder: Path, **files: str) -> Path:
+    (folder / ".git").mkdir(exist_ok=True)
+    for name, text in files.items():
+        path = folder / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    return folder
+
+
+def both(folder: Path, *words: str, stdin: str = "") -> tuple[Done, Done]:
+    """The same program by Python itself, and by our command."""
+    env = environment(PYTHONDONTWRITEBYTECODE="1")
+    plain = run_process([sys.executable, *words], cwd=folder, stdin=stdin, env=env)
+    ours = run_process([COMMAND, "run", "-q", *words], cwd=folder, stdin=stdin, env=env)
+    return plain, ours
+
+
+def figures(folder: Path, *words: str, env: dict[str, str] | None = None) -> dict[str, dict[int, int]]:
+    """{function: {line: hits}} of a run."""
+    lineprofiler("run", "-q", "-o", "out.lprof", *words, cwd=folder, env=env)
+    document = json.loads(lineprofiler("lines", "out.lprof", "--format", "json", cwd=folder).expect().stdout)
+    return {f["function"]: {n["line"]: n["hits"] for n in f["lines"]} for f in document["functions"]}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("prog.py", "a", "-o", "b c"),
+        ("./prog.py",),
+        ("-m", "prog", "x"),
+        ("-m", "pkg.mod", "-l"),
+        ("-m", "pkg"),
+        ("pkg",),
+    ],
+    ids=" ".join,
+)
+def test_the_program_sees_what_it_would_see_alone(tmp_path: Path, words: tuple[str, ...]) -> None:
+    project(tmp_path, prog=LOOK, pkg__mod=LOOK, pkg____main__="")
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "__main__.py").write_text(LOOK)
+    plain, ours = both(tmp_path, *words, stdin="some text")
+    seen, alone = json.loads(ours.expect().stdout), json.loads(plain.expect().stdout)
+    # Where the site has no sitecustomize the module of that name is ours; it is none of the program's own.
+    seen.pop("sitecustomize"), alone.pop("sitecustomize")
+    assert seen == alone
+    assert ours.stderr == plain.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import sys\nsys.exit(3)",
+        "import sys\nsys.exit('a text')",
+        "def f():\n    raise KeyError('boom')\nf()",
+        "raise SystemExit",
+        "def f(:\n",
+        "import os\nos._exit(7)",
+        "import no_such_module",
+    ],
+)
+def test_ends_are_those_of_python(tmp_path: Path, text: str) -> None:
+    project(tmp_path, prog=text)
+    plain, ours = both(tmp_path, "prog.py")
+    assert ours == plain
+
+
+@pytest.mark.parametrize("words", [("none.py",), ("-m", "no_such_module"), ("-m", "os.no_such")], ids=" ".join)
+def test_programs_that_are_not_there(tmp_path: Path, words: tuple[str, ...]) -> None:
+    plain, ours = both(tmp_path, *words)
+    assert ours == plain
+    assert lineprofiler("run", *words, cwd=tmp_path) == plain
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((), "no program is given"),
+        (("-l",), "no program is given"),
+        (("-m",), "no program is given"),
+        (("--tops", "3", "x.py"), "unrecognized arguments: --tops"),
+        (("--top", "many", "x.py"), "--top: invalid int value: 'many'"),
+        (("-u", "0", "x.py"), "--unit must be more than 0 seconds"),
+        (("-s", "none.py", "x.py"), "none.py: no such file"),
+        (("-o", "no/such/x.lprof", "x.py"), "no/such/x.lprof: no such folder"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, words: tuple[str, ...], error: str) -> None:
+    done = lineprofiler("run", *words, cwd=tmp_path).expect(2)
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[0].startswith("usage: lineprofiler run ")
+    assert re.search(f"^lineprofiler run: .*{re.escape(error)}", done.stderr, re.M)
+
+
+def test_killed_by_a_signal(tmp_path: Path) -> None:
+    project(tmp_path, prog="import os, signal\nos.kill(os.getpid(), signal.SIGTERM)")
+    assert lineprofiler("run", "prog.py", cwd=tmp_path).returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_are_handed_on(tmp_path: Path, number: signal.Signals) -> None:
+    project(
+        tmp_path,
+        prog=f"""
+        import signal, sys, time
+        def stop(*args):
+            print("stopped", flush=True)
+            sys.exit(4)
+        signal.signal({int(number)}, stop)
+        print("ready", flush=True)
+        while True:
+            time.sleep(0.05)
+        """,
+    )
+    with subprocess.Popen(
+        [COMMAND, "run", "prog.py"], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 4
+    assert out.startswith("stopped\n")
+    assert "time.sleep(0.05)" in out
+
+
+def test_the_whole_project_by_default(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="import helper, json\ndef f():\n    return helper.g()\nfor _ in range(3):\n    f()\n",
+        helper="def g():\n    return 1\n",
+    )
+    found = figures(tmp_path, "prog.py")
+    assert set(found) == {"<module>", "f", "g"} | {name for name in found if name.startswith("<module>")}
+    assert (found["f"], found["g"]) == ({3: 3}, {2: 3})
+
+
+WORKER = """
+import multiprocessing, os, sys
+def work(n):
+    total = 0
+    for i in range(n):
+        total += i
+    return total
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    with context.Pool(2) as pool:
+        assert pool.map(work, [100] * 6) == [4950] * 6
+        pool.close()
+        pool.join()
+    child = context.Process(target=work, args=(50,))
+    child.start()
+    child.join()
+    work(7)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_of_multiprocessing_are_added_up(tmp_path: Path, method: str) -> None:
+    project(tmp_path, prog=WORKER)
+    found = figures(tmp_path, "prog.py", method)
+    assert found["work"] == {4: 8, 5: 6 * 101 + 51 + 8, 6: 6 * 100 + 50 + 7, 7: 8}
+    assert not [name for name in found if "spawn" in name]
+
+
+def test_children_of_other_kinds(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="""
+        import os, subprocess, sys
+        def work():
+            return 1
+        work()
+        pid = os.fork()
+        if pid == 0:
+            work()
+            sys.exit()
+        os.waitpid(pid, 0)
+        subprocess.run([sys.executable, "other.py"], check=True)
+        subprocess.run([sys.executable, "-I", "-c", "print(1)"], check=True, stdout=subprocess.DEVNULL)
+        """,
+        other="def elsewhere():\n    return 2\nelsewhere()\n",
+    )
+    found = figures(tmp_path, "prog.py")
+    assert found["work"] == {4: 2}
+    assert found["elsewhere"] == {2: 1}
+
+
+def test_a_sitecustomize_of_the_site_runs_as_well(tmp_path: Path) -> None:
+    project(tmp_path, prog="import sitecustomize\nprint(sitecustomize.MARK)", site__sitecustomize="MARK = 'theirs'\n")
+    env = environment(PYTHONPATH=str(tmp_path / "site"))
+    done = lineprofiler("run", "-q", "prog.py", cwd=tmp_path, env=env).expect()
+    assert (done.stdout, done.stderr) == ("theirs\n", "")
+
+
+DECORATED = """
+@profile
+def f(n):
+    total = 0
+    for i in range(n):
+        total += i
+    return total
+def g():
+    return f(10)
+g()
+"""
+
+
+def test_line_by_line(tmp_path: Path) -> None:
+    project(tmp_path, prog=DECORATED)
+    assert "NameError" in lineprofiler("run", "prog.py", cwd=tmp_path).expect(1).stderr
+    done = lineprofiler("run", "-l", "prog.py", cwd=tmp_path).expect()
+    assert done.stdout == "Wrote profile results to 'prog.py.lprof'\n"
+    document = json.loads(lineprofiler("lines", "prog.py.lprof", "--format", "json", cwd=tmp_path).expect().stdout)
+    assert [f["function"] for f in document["functions"]] == ["f"]
+    shown = lineprofiler("run", "-l", "-v", "-u", "1e-3", "-o", "my.lprof", "prog.py", cwd=tmp_path).expect().stdout
+    assert shown.startswith("Wrote profile results to 'my.lprof'\nTimer unit: 0.001 s\n")
+    assert "Function: f at line 2" in shown
+    assert "Timer unit: 1e-06 s" in lineprofiler("run", "-lv", "prog.py", cwd=tmp_path).expect().stdout
+
+
+def test_builtin_without_line_by_line(tmp_path: Path) -> None:
+    project(tmp_path, prog=DECORATED)
+    assert {"f", "g"} <= set(figures(tmp_path, "-b", "prog.py"))
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ("lib", {"in_lib", "T.method"}),
+        ("lib.in_lib", {"in_lib"}),
+        ("lib.T", {"T.method"}),
+        ("lib.py", {"in_lib", "T.method"}),
+        ("pkg", {"deep"}),
+        ("pkg/", {"deep"}),
+        ("lib.in_lib,pkg.mod", {"in_lib", "deep"}),
+        ("prog.py", {"<module>"}),
+        ("other", set()),
+    ],
+)
+def test_chosen_modules_functions_and_paths(tmp_path: Path, target: str, found: set[str]) -> None:
+    project(
+        tmp_path,
+        prog="import lib, pkg.mod\nlib.in_lib(), lib.T().method(), pkg.mod.deep()\n",
+        lib="def in_lib():\n    return 1\nclass T:\n    def method(self):\n        return 2\n",
+        pkg__mod="def deep():\n    return 3\n",
+    )
+    names = set(figures(tmp_path, "-p", target, "prog.py"))
+    if sys.version_info < (3, 11):  # code does not know its qualified name there: a class cannot be chosen
+        found = {"method" if n == "T.method" else n for n in found} if target != "lib.T" else set()
+        names = {n.split(".")[-1] for n in names}
+    assert {n for n in names if not n.startswith("<module>") and n != "T"} == found - {"<module>"}
+    assert ("<module>" in names) >= ("<module>" in found)
+
+
+def test_setup_runs_first_and_unprofiled(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="import os\nprint(os.environ['FROM_SETUP'])\n",
+        setup="import os\ndef prepare():\n    os.environ['FROM_SETUP'] = 'set'\nprepare()\n",
+    )
+    assert lineprofiler("run", "-q", "-s", "setup.py", "prog.py", cwd=tmp_path).expect().stdout == "set\n"
+    assert "prepare" not in figures(tmp_path, "-s", "setup.py", "prog.py")
+
+
+def test_what_is_printed(tmp_path: Path) -> None:
+    project(tmp_path, prog=LOOK)
+    short = lineprofiler("run", "--top", "2", "prog.py", cwd=tmp_path).expect().stdout
+    listed = short[short.index("Hottest") :].splitlines()
+    assert len([line for line in listed if "prog.py:" in line]) == 2
+    assert "def work" not in short
+    whole = lineprofiler("run", "--functions", "--all", "-u", "1", "prog.py", cwd=tmp_path).expect().stdout
+    assert "def work(n):" in whole
+    assert "11" in whole
+    quiet = lineprofiler("run", "-q", "-c", "print('only this')", cwd=tmp_path).expect()
+    assert (quiet.stdout, quiet.stderr) == ("only this\n", "")
+    lineprofiler("run", "-q", "--html", "page.html", "prog.py", cwd=tmp_path).expect()
+    assert "lineprofiler-data" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_dash_c_shows_its_text(tmp_path: Path) -> None:
+    done = lineprofiler("run", "--functions", "-c", "def f():\n    return 41 + 1\nf()\n", cwd=tmp_path).expect()
+    assert "return 41 + 1" in done.stdout
+
+
+def test_the_global_decorator_belongs_to_the_run(tmp_path: Path) -> None:
+    project(tmp_path, prog="from lineprofiler import profile\n" + textwrap.dedent(DECORATED))
+    done = lineprofiler("run", "-l", "-v", "prog.py", cwd=tmp_path).expect()
+    assert "Function: f at line 3" in done.stdout
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["prog.py", "prog.py.lprof"]
+
+
+def test_closed_output_ends_quietly(tmp_path: Path) -> None:
+    project(tmp_path, prog="pass")
+    shell = f"'{COMMAND}' run prog.py | true; echo ${{PIPESTATUS[0]}}"
+    done = run_process(["bash", "-c", shell], cwd=tmp_path)
+    assert "Traceback" not in done.stderr
+    full = run_process(["bash", "-c", f"'{COMMAND}' run prog.py >/dev/full"], cwd=tmp_path)
+    assert full.returncode == 2
+    assert full.stderr.count("\n") == 1
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    project(tmp_path, prog=WORKER)
+    private = tmp_path / "private"
+    private.mkdir()
+    lineprofiler("run", "-q", "prog.py", "fork", cwd=tmp_path, env=environment(TMPDIR=str(private))).expect()
+    assert os.listdir(private) == []
+
+
+def test_a_profiler_inside_the_program(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="""
+        from lineprofiler import LineProfiler
+        def f():
+            return 1
+        with LineProfiler(f) as profiler:
+            f()
+        print([line.hits for s in profiler.get_stats().values() for line in s.line_stats.values()])
+        """,
+    )
+    assert lineprofiler("run", "-q", "prog.py", cwd=tmp_path).expect().stdout == "[1]\n"
+    found: dict[str, Any] = figures(tmp_path, "prog.py")
+    assert found["f"] == {4: 1}

@@ -1,0 +1,117 @@
+"""What the report says of a run's resources, against programs that use known amounts.
+
+What one row of a sample file says is tested in test_samples.py; here it is what many of them add up to."""
+
+from __future__ import annotations
+
+import pytest
+from lpstage import Stage, wait_for
+
+# A process that runs for seconds of CPU time on a machine that other tests keep busy.
+BURN = """
+    import os, sys, time
+    from lineprofiler.accounting import Profiler
+
+    profiler = Profiler("run", role="burner", sample_interval_s=0.25)
+    def burn(seconds):
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+    with profiler.phase("work"):
+        burn(1.0)
+    time.sleep(0.6)
+    with profiler.phase("save"):
+        for i in range(8):
+            with open("out", "wb") as file:
+                file.write(b"x" * (4 << 20))
+                file.flush()
+                os.fsync(file.fileno())
+            time.sleep(0.3)
+    time.sleep(0.6)
+    profiler.close()
+    print(repr(time.process_time()))
+"""
+
+
+@pytest.fixture
+def burned(stage: Stage) -> tuple[float, dict]:
+    process_s = float(stage.python(BURN).expect().stdout.splitlines()[-1])
+    return process_s, stage.report().document
+
+
+def phase(document: dict, path: str) -> dict:
+    return next(p for p in document["resources"]["phases"] if p["phase"] == path)
+
+
+def test_cpu_and_bytes_fall_to_the_phases_that_were_open(burned: tuple[float, dict]) -> None:
+    """All CPU time is in the totals but for what came before the first row and after the last one (an interval of 0.25 s
+    at the most, of a process that sleeps then); a phase may win or lose one interval at each of its ends."""
+    process_s, document = burned
+    used = document["machine"]["used"]["cpu_s"]
+    (process,) = document["resources"]["processes"]
+    seen = used + process["cpu_before_first_sample_s"]
+    assert process_s - 0.3 <= seen <= process_s + 0.01
+    work = phase(document, "work")
+    assert 1.0 - 0.3 <= work["cpu_s"] <= 1.0 + 0.1
+    phases = document["resources"]["phases"]
+    assert sum(p["cpu_s"] for p in phases) == pytest.approx(used, rel=1e-9)
+    written = document["resources"]["io"]["write_bytes"]
+    assert sum(p["write_bytes"] for p in phases) == pytest.approx(written, abs=len(phases))
+    # 32 MiB of content, all of it synced; the file system's own blocks may come on top.
+    assert 32 << 20 <= written <= 34 << 20
+    # One interval at each end may fall to what comes next; on a loaded machine it may be late and hold two writes.
+    assert phase(document, "save")["write_bytes"] >= 16 << 20
+
+
+def test_nothing_is_sampled_without_an_interval(stage: Stage) -> None:
+    stage.python(
+        """
+        from lineprofiler.accounting import Profiler
+
+        with Profiler("run", role="r", sample_interval_s=None) as profiler:
+            with profiler.phase("a"):
+                pass
+        """
+    ).expect()
+    document = stage.report().document
+    assert "resources" not in document
+    assert "used" not in document["machine"]
+    assert "not sampled" in stage.command("report", "run").expect().stdout
+
+
+def test_no_samples_leaves_them_out(stage: Stage) -> None:
+    stage.python(BURN.replace("burn(1.0)", "burn(0.4)")).expect()
+    shown = stage.command("report", "run").expect().stdout
+    hidden = stage.command("report", "run", "--no-samples").expect().stdout
+    for title in ("I/O (sampled)", "MEMORY (RSS)", "CPU  peak"):
+        assert title in shown
+        assert title not in hidden
+
+
+def test_a_living_run_shows_what_it_used_so_far(stage: Stage) -> None:
+    """Samples are on the disk within a few intervals; the report of a run that goes on has them."""
+    program = stage.start(
+        """
+        import time
+        from lineprofiler.accounting import Profiler
+
+        profiler = Profiler("run", role="r", sample_interval_s=0.1)
+        with profiler.phase("held"):
+            data = bytearray(64 << 20)
+            print("ready", flush=True)
+            input()
+        """
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+    used: dict = {}
+
+    def all_is_seen() -> bool:
+        nonlocal used
+        document = stage.report().document
+        assert document["workers"][0]["state"] == "running"
+        used = document["machine"].get("used", {})
+        return used.get("rss_peak", 0) >= 64 << 20
+
+    wait_for(all_is_seen, "a sample that was taken after the memory was")
+    assert used["rss_peak"] <= (64 << 20) + (64 << 20)  # the interpreter is far below 64 MiB
