@@ -106,10 +106,12 @@ void lp_lines_free(lp_lines *lines)
     __atomic_store_n(&lines->on, 0, __ATOMIC_RELEASE);
     if (!forked)
         lp__lines_pause(lines);
+    uint64_t now = lp_ticks();
     for (lp_line_thread *th = lines->threads; th; th = th->link) {
         __atomic_store_n(&th->go, 0, __ATOMIC_RELEASE);
         if (forked)
             continue; /* it was wiped */
+        lp__lines_close_all(th, now - th->seg->own);
         for (uint32_t i = 0; i < th->node_count; i++)
             free(th->nodes[i].cells);
         free(th->nodes);
@@ -129,10 +131,13 @@ void lp_lines_free(lp_lines *lines)
         free(lines->names[i].bytes);
     free(lines->names);
     lp__lines_shards_free(lines);
-    if (lines->begun && !forked)
-        lp_segment_close(&lines->segment, false);
-    else
+    if (lines->begun && !forked) {
+        lp_segment_set_state(&lines->segment, LP_SEG_CLOSED);
+        lp_segment_close(&lines->segment, lines->keep);
+    } else {
         lp_segment_forget(&lines->segment);
+    }
+    lines->keep = false;
     lines->by_index = NULL;
     lines->codes = NULL;
     lines->names = NULL;

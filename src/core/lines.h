@@ -171,6 +171,7 @@ struct lp_lines {
     uint32_t generation;
     bool concurrent;
     bool begun; /* the segment is there */
+    bool keep;  /* its file stays when the engine is freed: a reader will fetch it; set by hooks.open */
     bool dead;  /* freed, waits to be used again */
     uint32_t on;
     lp_line_cost cost;

@@ -2,6 +2,7 @@
  *
  * line_engine.c   the type LineEngine: what is marked, starting and stopping, regions
  * line_rows.c     figures as Python objects
+ * line_share.c    the segment's file, and reading those of others
  * line_code.c     what each instruction of a code object is to the engine
  * line_depth.c    how much is on the stack before each instruction
  * line_cost.c     what an event costs here
@@ -37,7 +38,8 @@ struct LineEngine {
     PyObject *trouble; /* list of str; owned */
     PyObject *regions; /* dict: name -> number; owned */
     const lpy_line_backend *backend;
-    void *state; /* the back end's; owned */
+    void *state;  /* the back end's; owned */
+    char *folder; /* of the segments' files, NULL: private memory; owned */
     Py_ssize_t count;
     bool active;      /* the back end is on */
     bool calibrating; /* measures what an event costs: takes nothing off */
@@ -86,5 +88,9 @@ PyObject *lpy_line_rows(LineEngine *engine, Py_ssize_t code); /* code < 0: all *
 PyObject *lpy_line_functions(LineEngine *engine);
 PyObject *lpy_line_regions(LineEngine *engine);
 PyObject *lpy_line_threads(LineEngine *engine);
+
+/* line_share.c: the core's hook `open`; load_lines(path) of the module. */
+bool lpy_line_open(void *user, lp_lines *lines);
+PyObject *lpy_load_lines(PyObject *module, PyObject *path);
 
 #endif
