@@ -61,12 +61,16 @@ class Project:
         """Whether functions of this file are profiled; None if there is no such file."""
         if filename.startswith("<"):
             return False if filename.startswith("<frozen ") else None
-        path = filename if os.path.isabs(filename) else self._book.path_of(filename)
-        if os.path.isabs(path) and os.path.isfile(path):
-            if not self.holds(path):
+        if os.path.isabs(filename):
+            if self.holds(filename):
+                if self._book.capture_file(filename):
+                    return True
+            elif os.path.isfile(filename):
                 return False
-            self._book.capture(filename)
-            return True
+        else:
+            path = self._book.path_of(filename)
+            if os.path.isabs(path):
+                return self.holds(path)
         module = module_of(filename)  # in a zip; a cell of a notebook has a name of a file and no module
         if module is None or not self.holds(os.path.abspath(filename)):
             return None
