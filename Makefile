@@ -15,7 +15,7 @@ endif
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## build the package, run both worked examples, print their reports
+demo: ## build the package, run the worked examples, print their reports
 	@$(PYTHON) tools/demo.py $(ARGS)
 
 test: ## every test on every Python found from 3.10 on (ARGS="--help" for a part of them)

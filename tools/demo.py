@@ -1,4 +1,4 @@
-"""`make demo`: builds the package, runs both worked examples into a fresh folder, prints their reports."""
+"""`make demo`: builds the package, runs the worked examples into a fresh folder, prints their reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import envs
 from envs import ROOT, SetupError, say
 
-EXAMPLES = ("mcts", "copy_pipeline")
+EXAMPLES = ("mcts", "copy_pipeline", "killed_worker")
 
 
 def main() -> int:
