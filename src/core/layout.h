@@ -116,6 +116,9 @@ typedef struct lp_seg_header {
     /* What torch says of this process's GPU memory, bytes, at `torch_when` (ns of CLOCK_MONOTONIC; 0: never). Stored in this
      * order, so that a reader who finds the same `torch_when` before and after has both. */
     uint64_t torch_allocated, torch_reserved, torch_when;
+    char asked
+        [256]; /* further names for the option "asked", known only after the identity was written: joined by commas, cut;
+                      * terminated. Grows at its end, the comma last. */
 } lp_seg_header;
 _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER, "the header has one page");
 

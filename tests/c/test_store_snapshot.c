@@ -50,6 +50,7 @@ static void check_identity(const lp_identity *a, const lp_identity *b)
     check_text(a->platform, b->platform, "platform");
     check_text(a->source_commit, b->source_commit, "source_commit");
     CHECK_EQ(a->source_dirty, b->source_dirty);
+    CHECK_EQ(a->source_untracked, b->source_untracked);
     check_text(a->source_diff, b->source_diff, "source_diff");
     CHECK_EQ(a->source_extra_count, b->source_extra_count);
     for (uint32_t i = 0; i < a->source_extra_count && i < b->source_extra_count; i++) {

@@ -17,7 +17,7 @@ SEES = {
     "analysis": {"core", "store", "analysis"},
     "render": {"core", "store", "analysis", "render"},
     "cli": {"core", "store", "analysis", "render", "cli"},
-    "python": {"core", "store", "analysis", "render", "cli", "collector", "python"},
+    "python": {"sample", "core", "store", "analysis", "render", "cli", "collector", "python"},
 }
 SOURCES = sorted(p for p in SRC.rglob("*") if p.suffix in (".c", ".h"))
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.M)

@@ -605,9 +605,13 @@ def test_git_is_asked_for_what_is_not_committed(stage: Stage, end: str) -> None:
     git("init", "-q")
     (stage.folder / "file").write_text("one\n")
     (stage.folder / "other").write_text("one\n")
-    git("add", "file", "other")
+    (stage.folder / ".gitignore").write_text("ignored\n/run\n/program*\n")
+    git("add", "file", "other", ".gitignore")
     git("commit", "-qm", "c")
     (stage.folder / "file").write_text("two\n")
+    (stage.folder / "new").mkdir()
+    for name in ("ignored", "new/a", "new/b"):
+        (stage.folder / name).write_text("unknown to git\n")
     program = stage.start(
         """
         import sys
@@ -633,5 +637,6 @@ def test_git_is_asked_for_what_is_not_committed(stage: Stage, end: str) -> None:
     difference = git("diff", "HEAD", "--binary")
     assert source["commit"] == git("rev-parse", "HEAD").strip()
     assert source["dirty_files"] == 1
+    assert source["untracked_files"] == 2, "by files, without what is ignored"
     assert source["diff_sha"] == git("hash-object", "--stdin", input=difference).strip()
     assert stage.segments() == []

@@ -386,3 +386,24 @@ def test_moved_run_directory_is_still_found(stage: Stage) -> None:
     program.wait()
     assert stage.report("moved").states() == ["died"]
     assert [p for p in stage.segments() if p.is_file()] == []
+
+
+def test_what_was_asked_for_after_the_start_and_is_not_recorded(stage: Stage) -> None:
+    """A killed process has written no snapshot that could say it: it stands in the segment."""
+    program = stage.start(
+        """
+        import os, warnings
+        from lineprofiler.accounting import Profiler
+        warnings.simplefilter("ignore")
+        profiler = Profiler("run", role="r", annotate=["nvtx"])
+        with profiler.phase("a"):
+            profiler.trace_mark("requests", "one", 1)
+            profiler.trace_end("requests", "one")
+            os.kill(os.getpid(), 9)
+        """
+    )
+    program.wait(60)
+    stage.settle()
+    asked = {each["option"] for each in stage.report().caveats["asked_not_recorded"]}
+    assert {"trace_mark", "trace_end"} < asked, asked
+    assert any("annotate" in name for name in asked), asked
