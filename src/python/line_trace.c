@@ -95,15 +95,16 @@ static bool keep_slot(PyCodeObject *code, uintptr_t slot)
     return false;
 }
 
-/* Asks those that select about code that is seen for the first time in this round. No tracer sees their functions run. */
+/* What those that select want of code that is seen for the first time in this round. The frame is on the stack, where they may look
+ * for it. No tracer sees their functions run. */
 static NOINLINE trace_code *code_asked(PyCodeObject *code)
 {
     PyThreadState *tstate = lpy_thread_state();
-    uintptr_t round = state.round;
-    trace_code *known;
+    uintptr_t slot = slot_of(code), round = state.round;
+    trace_code *known = code_in(slot);
 
-    if (here.asking)
-        return code_in(slot_of(code));
+    if (slot == state.plain || here.asking)
+        return known;
     if (state.selecting) {
         here.asking = true;
         tstate->tracing++;
@@ -116,24 +117,19 @@ static NOINLINE trace_code *code_asked(PyCodeObject *code)
         Py_DECREF(code);
         tstate->tracing--;
         here.asking = false;
+        known = code_in(slot_of(code));
     }
-    known = code_in(slot_of(code));
     if (known)
         known->asked = round;
     return known;
 }
 
-/* NULL: nobody wants its events. May run Python the first time. */
-static inline trace_code *code_wanted(PyCodeObject *code)
+/* Whether a frame's events are to be had: they are wanted, or somebody has to be asked at its call event. */
+static inline bool code_calls_us(const PyCodeObject *code)
 {
     uintptr_t slot = slot_of(code);
 
-    if (LP_LIKELY(slot == state.plain))
-        return NULL;
-    trace_code *known = code_in(slot);
-    if (LP_LIKELY(known && known->asked == state.round))
-        return known;
-    return code_asked(code);
+    return slot != state.plain && (code_in(slot) || (state.selecting && slot != state.round && !here.asking));
 }
 
 /* ---- the trace function of a thread ---- */
@@ -240,28 +236,34 @@ static void look_for_greenlets(void)
 
 /* ---- events ---- */
 
-/* A frame that is not marked calls us: it was running when we started. If no marked frame is around it the flag goes, with our
- * function: call_trace sets the flag anew after us, by whether there is one. */
-static NOINLINE void refuse(void)
+/* A frame that is not marked calls us: it was running when we started, or was called for the first time and nobody wants it.
+ * Its flag goes, with our function: call_trace sets the flag anew after us, by whether there is one. Not if that flag
+ * is needed for a marked frame around it. */
+static NOINLINE void refuse(bool called)
 {
     PyThreadState *tstate = lpy_thread_state();
 
-    if (tstate->c_tracefunc == trace_alone && !tstate->c_profilefunc && !state.aside && !outermost_marked(tstate))
+    if (!state.aside && (called || (tstate->c_tracefunc == trace_alone && !tstate->c_profilefunc &&
+                                    !outermost_marked(tstate))))
         put(tstate, false);
 }
 
-static inline void event(PyFrameObject *object, int what, PyObject *arg)
+/* Whether the frame's code is measured. */
+static inline bool event(PyFrameObject *object, int what, PyObject *arg)
 {
     uint64_t now = lp_ticks();
     lpy_frame *frame = lpy_frame_in(object);
     PyCodeObject *key = lpy_frame_code(frame);
-    trace_code *code = code_wanted(key);
-    const void *context = lpy_context_of(lpy_thread_state());
+    trace_code *code = code_in(slot_of(key));
     size_t at = (size_t)lpy_frame_offset(frame) * sizeof(_Py_CODEUNIT);
 
+    if (LP_UNLIKELY(!code || code->asked != state.round)) {
+        code = code_asked(key);
+        now = lp_ticks();
+    }
     if (LP_UNLIKELY(!code)) {
-        refuse();
-        return;
+        refuse(what == PyTrace_CALL);
+        return false;
     }
     for (uint32_t i = 0; i < code->count; i++) {
         lp_line_thread *th = lp_lines_enter(code->of[i].engine->core, false);
@@ -270,19 +272,20 @@ static inline void event(PyFrameObject *object, int what, PyObject *arg)
             continue;
         if (LP_LIKELY(what == PyTrace_LINE)) {
             if (LP_UNLIKELY(!lp_lines_line(th, frame, key, at, now)))
-                lp_lines_line_slow(th, frame, key, context, at, object->f_lineno, now);
+                lp_lines_line_slow(th, frame, key, lpy_context(), at, object->f_lineno, now);
         } else if (what == PyTrace_CALL) {
             if (lpy_frame_resumes(frame))
-                lp_lines_resume(th, code->of[i].line, frame, context, at, now);
+                lp_lines_resume(th, code->of[i].line, frame, lpy_context(), at, now);
             else
-                lp_lines_call(th, code->of[i].line, frame, context, now);
+                lp_lines_call(th, code->of[i].line, frame, lpy_context(), now);
         } else if (what == PyTrace_RETURN) {
             if (arg && lpy_frame_yields(frame))
-                lp_lines_yield(th, frame, key, context, now);
+                lp_lines_yield(th, frame, key, lpy_context(), now);
             else
-                lp_lines_leave(th, frame, key, context, now);
+                lp_lines_leave(th, frame, key, lpy_context(), now);
         }
     }
+    return true;
 }
 
 /* `exception` says nothing that `return` without a value does not. */
@@ -303,6 +306,7 @@ static int trace_both(PyObject *object, PyFrameObject *frame, int what, PyObject
 {
     PyThreadState *tstate = lpy_thread_state();
     Py_tracefunc other = here.other;
+    bool stays = true;
     int status;
 
     if (!state.active) {
@@ -310,10 +314,10 @@ static int trace_both(PyObject *object, PyFrameObject *frame, int what, PyObject
         return other(object, frame, what, arg);
     }
     if (is_wanted(what))
-        event(frame, what, arg);
+        stays = event(frame, what, arg) || what != PyTrace_CALL || state.aside;
     status = other(object, frame, what, arg);
     if (state.active)
-        put(tstate, true); /* around what it may have put in its own place */
+        put(tstate, stays); /* around what it may have put in its own place */
     return status;
 }
 
@@ -414,7 +418,7 @@ static NOINLINE PyObject *evaluate_slowly(PyThreadState *tstate, lpy_frame *fram
 
 static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
 {
-    bool marked = code_wanted(lpy_frame_code(frame)) != NULL;
+    bool marked = code_calls_us(lpy_frame_code(frame));
 
     if (LP_LIKELY(!marked && !tstate->c_tracefunc && (uintptr_t)__builtin_frame_address(0) >= ~here.limit))
         return state.next(tstate, frame, throwing);

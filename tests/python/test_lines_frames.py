@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 from lineprograms import Running, awaited, hits, marked, near, ns, own_ns, program
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info < (3, 12), reason="sys.monitoring is there from 3.12 on; test_field_lines.py has all versions"
-)
 
 
 # --- generators and tasks ---
