@@ -14,8 +14,8 @@
  * - Deep recursion: with a hook, a call from Python to Python takes C stack on 3.11. Below half of the stack the hook steps
  *   aside; from there on everything is traced, and frames that are not marked are refused.
  * - Frames that are running when it starts: see `flag_running`.
- * - greenlet: switches threads of control inside one call and keeps the byte, but not the trace function: with it in the program
- *   ours stays in. Exceptions of code that is not marked then cost more.
+ * - greenlet: leaves one frame and goes on in another without a call, with the byte of the one that it left. Once it is imported
+ *   everything is traced, too.
  * - A marked frame that calls sys.settrace itself loses its lines from there to its next call of Python code.
  *
  * Everything here runs with the GIL held. From 3.12 on this file is empty. */
@@ -160,7 +160,7 @@ static inline void put(PyThreadState *tstate, bool ours)
 
     here.limit = ours ? 0 : here.not_deep;
     if (!ours) {
-        tstate->c_tracefunc = other || !state.greenlets ? other : trace_alone;
+        tstate->c_tracefunc = other;
     } else if (other) {
         here.other = other;
         tstate->c_tracefunc = trace_both;
@@ -180,6 +180,12 @@ static inline void flag_set(lpy_cframe *cframe, bool on)
 static inline lpy_cframe *cframe_around(PyThreadState *tstate, lpy_cframe *cframe)
 {
     return cframe == &tstate->root_cframe ? NULL : cframe->previous;
+}
+
+/* Frames that are not marked are refused, then. */
+static inline bool everything_is_traced(void)
+{
+    return state.aside || state.greenlets;
 }
 
 /* The outermost activation with a marked frame in it; NULL none. */
@@ -204,15 +210,16 @@ static lpy_cframe *outermost_marked(PyThreadState *tstate)
 /* Frames that are running: from the innermost activation as far as the outermost one with a marked frame. Those between need the
  * flag, too, since an activation hands its own one outwards when it ends. Another thread's foreign tracer stays: whom trace_both
  * calls is known to its own thread only. */
-static void flag_running(PyThreadState *tstate, bool self, bool everything)
+static void flag_running(PyThreadState *tstate, bool self)
 {
-    lpy_cframe *last = outermost_marked(tstate);
+    bool everything = everything_is_traced();
+    lpy_cframe *last = everything ? NULL : outermost_marked(tstate);
     bool on = last || everything;
 
     if (self)
         put(tstate, on);
     else if (!tstate->c_tracefunc || tstate->c_tracefunc == trace_alone)
-        tstate->c_tracefunc = on || state.greenlets ? trace_alone : NULL;
+        tstate->c_tracefunc = on ? trace_alone : NULL;
     if (others_trace(tstate))
         return;
     for (lpy_cframe *cframe = tstate->cframe; cframe; cframe = cframe_around(tstate, cframe)) {
@@ -222,9 +229,20 @@ static void flag_running(PyThreadState *tstate, bool self, bool everything)
     }
 }
 
+static void rescan(void)
+{
+    PyThreadState *self = lpy_thread_state();
+
+    state.epoch++;
+    for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
+         tstate = PyThreadState_Next(tstate))
+        flag_running(tstate, tstate == self);
+}
+
 static void look_for_greenlets(void)
 {
     PyObject *name = PyUnicode_FromString("greenlet");
+    bool before = state.greenlets;
 
     state.modules_seen = PyDict_GET_SIZE(state.modules);
     if (name && PyDict_GetItemWithError(state.modules, name))
@@ -232,6 +250,8 @@ static void look_for_greenlets(void)
     else if (PyErr_Occurred())
         PyErr_Clear();
     Py_XDECREF(name);
+    if (state.greenlets && !before && state.active)
+        rescan();
 }
 
 /* ---- events ---- */
@@ -243,8 +263,8 @@ static NOINLINE void refuse(bool called)
 {
     PyThreadState *tstate = lpy_thread_state();
 
-    if (!state.aside && (called || (tstate->c_tracefunc == trace_alone && !tstate->c_profilefunc &&
-                                    !outermost_marked(tstate))))
+    if (!everything_is_traced() &&
+        (called || (tstate->c_tracefunc == trace_alone && !tstate->c_profilefunc && !outermost_marked(tstate))))
         put(tstate, false);
 }
 
@@ -314,7 +334,7 @@ static int trace_both(PyObject *object, PyFrameObject *frame, int what, PyObject
         return other(object, frame, what, arg);
     }
     if (is_wanted(what))
-        stays = event(frame, what, arg) || what != PyTrace_CALL || state.aside;
+        stays = event(frame, what, arg) || what != PyTrace_CALL || everything_is_traced();
     status = other(object, frame, what, arg);
     if (state.active)
         put(tstate, stays); /* around what it may have put in its own place */
@@ -345,14 +365,14 @@ static void find_stack(void)
     errno = saved;
 }
 
-static void flag_others(const PyThreadState *self, bool everything)
+static void flag_others(const PyThreadState *self)
 {
     state.epoch++;
     here.own_epochs++;
     for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
          tstate = PyThreadState_Next(tstate))
         if (tstate != self)
-            flag_running(tstate, false, everything);
+            flag_running(tstate, false);
 }
 
 /* Evaluates the frame with our trace function in, if `marked`, and out, if not, and puts everything back. */
@@ -387,12 +407,12 @@ static NOINLINE PyObject *evaluate_deep(PyThreadState *tstate, lpy_frame *frame,
 
     if (state.aside++ == 0) {
         _PyInterpreterState_SetEvalFrameFunc(tstate->interp, state.next);
-        flag_others(tstate, true);
+        flag_others(tstate);
     }
     result = evaluate(tstate, frame, throwing, true);
     if (--state.aside == 0 && state.active) {
         _PyInterpreterState_SetEvalFrameFunc(tstate->interp, hook);
-        flag_others(tstate, false);
+        flag_others(tstate);
     }
     return result;
 }
@@ -418,7 +438,7 @@ static NOINLINE PyObject *evaluate_slowly(PyThreadState *tstate, lpy_frame *fram
 
 static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
 {
-    bool marked = code_calls_us(lpy_frame_code(frame));
+    bool marked = code_calls_us(lpy_frame_code(frame)) || state.greenlets;
 
     if (LP_LIKELY(!marked && !tstate->c_tracefunc && (uintptr_t)__builtin_frame_address(0) >= ~here.limit))
         return state.next(tstate, frame, throwing);
@@ -444,16 +464,6 @@ static int hook_answers(PyThreadState *tstate)
     Py_XDECREF(globals);
     Py_XDECREF(value);
     return value ? state.called : -1;
-}
-
-static void rescan(void)
-{
-    PyThreadState *self = lpy_thread_state();
-
-    state.epoch++;
-    for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
-         tstate = PyThreadState_Next(tstate))
-        flag_running(tstate, tstate == self, state.aside != 0);
 }
 
 /* -1 with an exception. */
