@@ -10,12 +10,12 @@ $(error no Python >= 3.10 was found; on Debian: apt-get install python3 python3-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fuzz sanitize matrix format wheel clean
+.PHONY: help demo test check bench fuzz soak sanitize matrix format wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## build the package, run both worked examples, print their reports
+demo: ## build the package, run the worked examples, print their reports
 	@$(PYTHON) tools/demo.py $(ARGS)
 
 test: ## every test on every Python found from 3.10 on (ARGS="--help" for a part of them)
@@ -29,6 +29,9 @@ bench: ## our costs beside the peer's, interleaved, into benchmarks/ (ARGS=--qui
 
 fuzz: ## libFuzzer against every reader, FUZZ_SECONDS=60 each; then damaged files against the command
 	@$(PYTHON) tools/fuzz.py --seconds $(FUZZ_SECONDS) $(ARGS)
+
+soak: ## a thousand kills of recorded programs, 200 of collectors, against independent counts (ARGS=--help)
+	@$(PYTHON) tools/soak.py $(ARGS)
 
 sanitize: ## C and Python tests under the address and undefined-behaviour sanitizers
 	@$(PYTHON) tools/run_tests.py --sanitize $(ARGS)

@@ -1,4 +1,4 @@
-"""`make demo`: builds the package, runs both worked examples into a fresh folder, prints their reports."""
+"""`make demo`: builds the package, runs the worked examples into a fresh folder, prints their reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import envs
 from envs import ROOT, SetupError, say
 
-EXAMPLES = ("mcts", "copy_pipeline")
+EXAMPLES = ("mcts", "copy_pipeline", "killed_worker")
 
 
 def main() -> int:
@@ -39,19 +39,23 @@ def main() -> int:
     command = venv / "bin" / "lineprofiler"
     # The caller's environment, cleaned of what would steer the runs, but with its terminal and its locale.
     env = envs.clean_environment()
+    steps = []
     for name in EXAMPLES:
-        run_dir = top / name
-        for step in (
-            [str(envs.python_of(venv)), str(ROOT / "examples" / f"{name}.py"), str(run_dir)],
-            [str(command), "report", str(run_dir)],
-        ):
-            shown = " ".join(s.replace(f"{venv}/bin/", "").replace(f"{ROOT}/", "") for s in step)
-            say(f"\n$ {shown}")
-            status = subprocess.run(step, env=env, stdin=subprocess.DEVNULL, check=False).returncode
-            if status != 0:
-                print(f"{step[0]} ended with {status}", file=sys.stderr)
-                return 1
-    say(f"\nThe run directories stay in {top}; try: {command} report {top / EXAMPLES[0]} --format json")
+        steps.append([str(envs.python_of(venv)), str(ROOT / "examples" / f"{name}.py"), str(top / name)])
+        steps.append([str(command), "report", str(top / name)])
+    # The lines of the search as it was before it had phases; then those of all processes of the one that has.
+    steps.append([str(envs.python_of(venv)), str(ROOT / "examples" / "mcts_loop.py")])
+    page = ["--top", "10", "--html", str(top / "mcts.html")]
+    steps.append([str(command), "run", *page, str(ROOT / "examples" / "mcts.py"), str(top / "mcts_lines")])
+    for step in steps:
+        shown = " ".join(s.replace(f"{venv}/bin/", "").replace(f"{ROOT}/", "") for s in step)
+        say(f"\n$ {shown}")
+        status = subprocess.run(step, env=env, stdin=subprocess.DEVNULL, check=False).returncode
+        if status != 0:
+            print(f"{step[0]} ended with {status}", file=sys.stderr)
+            return 1
+    say(f"\nThe annotated source of the last run: {top / 'mcts.html'}")
+    say(f"The run directories stay in {top}; try: {command} report {top / EXAMPLES[0]} --format json")
     return 0
 
 

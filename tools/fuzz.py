@@ -80,7 +80,7 @@ def run_target(target: str, seconds: int) -> Outcome:
         str(corpus),
         f"-max_len={ROOM}",
         f"-max_total_time={seconds}",
-        "-timeout=20",
+        "-timeout=300",
         "-rss_limit_mb=1500",
         "-print_final_stats=1",
         f"-artifact_prefix={kept}/",

@@ -76,7 +76,7 @@ _FunctionRow: TypeAlias = tuple[int, int, int, int, int, int]
 """code, calls, time_ns, self_ns, awaited_ns, suspended"""
 
 class LineEngine:
-    """Counts and times the lines of code objects: exact, per thread and frame. See docs/lines.md for what is counted."""
+    """Counts and times the lines of code objects: exact, per thread and frame. docs/lines.md says what is counted."""
 
     def __init__(
         self,
@@ -95,6 +95,13 @@ class LineEngine:
 
     def unmark(self, code: CodeType, /) -> None:
         """Measures it no more; its figures stay."""
+
+    def share(self, folder: str, /) -> None:
+        """Figures of this process and its forked children lie in files ``*.lines`` of this folder, and outlive them.
+
+        `load_lines` reads them, at any time. They stay until somebody removes them. A folder that others may enter, or
+        that cannot be written, is not used; `trouble` says so. Raises RuntimeError after the first start().
+        """
 
     def start(self) -> None:
         """Events flow in all threads until as many stop(). Where nothing can be measured, `trouble` says why."""
@@ -137,11 +144,20 @@ class LineEngine:
     def backend(self) -> str: ...
     @property
     def own_cost(self) -> dict[str, float]:
-        """ns that an event of each class adds here, as taken off from all times, and ``…_error``. Empty before start()."""
+        """ns that an event of each class adds, as taken off from all times, and ``…_error``. Empty before start()."""
 
     @property
     def trouble(self) -> list[str]:
         """What could not be measured, in sentences."""
+
+def load_lines(path: str, /) -> dict[str, Any]:
+    """What a process that shares its lines has so far, whether it runs, hangs or was killed.
+
+    pid; started_ns (Unix time); living, closed: bool; codes: [(file, qualified name, first line)] by index; lines:
+    [_LineRow], where rows of one code, line and thread add up; functions: [(code, thread, calls, time_ns, self_ns,
+    awaited_ns, suspended)], likewise; threads: [(number, name)]; open: [(thread, code, line, ns there)], outermost
+    first. Raises OSError and ValueError.
+    """
 
 def phase(
     name: str, io: bool | Literal["thread"] = False, sync: bool = False, sample: float = 1.0, async_work: bool = False
@@ -159,6 +175,25 @@ def _installed() -> Recorder | None: ...
 def _adopt(module: ModuleType, /) -> None: ...
 def load_run(path: str, adopt: bool, /) -> dict[str, Any]:
     """A run directory as plain data. `adopt`: dead segments of this host get their snapshot files. Raises OSError."""
+
+def read_samples(
+    path: str, rows: bool, /
+) -> tuple[str, str, str, bool, float, list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """A sample file: uuid, run id, host, whether it is a host's, interval (s), and if asked for rows, rows of devices.
+
+    A row: t (Unix s), path, then rss read_bytes write_bytes read_chars write_chars (bytes) cpu (us) torch_allocated
+    torch_reserved (bytes); of a device: t, index, busy, ours (1/1000), our memory (bytes). None: not measured.
+    What follows a damaged batch is left out. Raises OSError, ValueError.
+    """
+
+def list_samples(path: str, /) -> list[str]:
+    """The sample files of a run directory, of every attempt."""
+
+def sample_self() -> tuple[int | None, ...]:
+    """rss read_bytes write_bytes read_chars write_chars (bytes) cpu (us) of this process, now."""
+
+def analyse_samples(processes: list[list[tuple[Any, ...]]], interval_s: float, width: int, /) -> dict[str, Any]:
+    """Figures of rows (t, phase, rss, read_bytes, write_bytes, read_chars, write_chars, cpu_us; -1 not measured)."""
 
 def render_text(run: dict[str, Any], width: int, color: bool, utf8: bool, all: bool, samples: bool, /) -> str: ...
 def report_json(run: dict[str, Any], samples: bool, /) -> str: ...

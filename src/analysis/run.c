@@ -56,7 +56,7 @@ lp_run *lp_run_new(void)
     run->arena = lp_arena_new();
     run->state = calloc(1, sizeof *run->state);
     run->read_ns = lp_clock_ns(CLOCK_REALTIME);
-    run->source_dirty = LP_UNKNOWN_I64;
+    run->source_dirty = run->source_untracked = LP_UNKNOWN_I64;
     run->imbalance = 1.0;
     run->empty_reason = "";
     if (!run->arena || !run->state) {
@@ -447,6 +447,7 @@ static lp_status take_metadata(lp_run *run, const lp_identity *id)
             return status;
     }
     run->source_dirty = id->source_dirty;
+    run->source_untracked = id->source_untracked;
     run->argv_count = run->source_extra_count = 0;
     run->argv = lp_arena_take(run->arena, (id->argv_count + 1) * sizeof *run->argv);
     run->source_extra = lp_arena_take(run->arena, (id->source_extra_count + 1) * sizeof *run->source_extra);

@@ -88,8 +88,8 @@ typedef struct lp_run {
     uint32_t argv_count;
     lp_str python, platform, start_host;
     lp_str source_commit, source_diff;
-    int64_t source_dirty;  /* LP_UNKNOWN_I64: not asked */
-    lp_pair *source_extra; /* values are JSON text */
+    int64_t source_dirty, source_untracked; /* LP_UNKNOWN_I64: not asked */
+    lp_pair *source_extra;                  /* values are JSON text */
     uint32_t source_extra_count;
     double imbalance;   /* over all workers */
     uint32_t slowest;   /* worker */

@@ -14,7 +14,8 @@
 
 typedef struct source { /* a sample file of this run */
     lp_str path;
-    uint32_t host; /* index into run->hosts */
+    const lp_usage_rows *rows; /* borrowed; NULL: read the file */
+    uint32_t host;             /* index into run->hosts */
     bool of_host;
     uint32_t worker; /* index into run->workers; of a process */
     double interval_s;
@@ -134,10 +135,7 @@ static lp_status take_batch(lp__usage *all, const source *from, lp_usage_host *h
 {
     switch (batch->series) {
     case LP_SERIES_PROCESS: return from->of_host ? LP_OK : lp__usage_process_batch(reading, file, batch);
-    case LP_SERIES_PROCESS_GPU:
-        if (!from->of_host)
-            lp__usage_process_gpu_batch(reading, batch);
-        return LP_OK;
+    case LP_SERIES_PROCESS_GPU: /* read_devices has had it */ return LP_OK;
     case LP_SERIES_HOST:
         if (from->of_host)
             lp__usage_host_batch(all, host, batch, from->interval_s);
@@ -147,28 +145,59 @@ static lp_status take_batch(lp__usage *all, const source *from, lp_usage_host *h
     return LP_OK; /* a series of a later version */
 }
 
-static lp_status read_source(lp__usage *all, const source *from, lp_usage_host *host, lp__usage_reading *reading)
+/* Which devices the process uses must be known before its rows are read. */
+static lp_status read_devices(lp__usage_reading *reading, int fd)
 {
     lp_samples *file = NULL;
     const lp_sample_batch *batch = NULL;
     lp_error error = {.offset = UINT64_MAX};
-    uint64_t bytes = 0;
-    int fd = open(from->path.data, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    lp_status status = lp_samples_open(fd, "", &file, &error);
 
+    while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
+        if (batch->series == LP_SERIES_PROCESS_GPU && batch->rows > 0)
+            lp__usage_process_gpu_batch(reading, batch);
+    lp_samples_close(file);
+    return status;
+}
+
+static lp_status read_batches(lp__usage *all, const source *from, lp_usage_host *host, lp__usage_reading *reading,
+                              lp_samples *file)
+{
+    const lp_sample_batch *batch = NULL;
+    lp_error error = {.offset = UINT64_MAX};
+    uint64_t bytes = 0;
+    lp_status status = LP_OK;
+
+    free(reading->paths); /* numbers of paths are of one file */
+    reading->paths = NULL;
+    reading->path_count = 0;
+    while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
+        if (batch->rows > 0)
+            status = take_batch(all, from, host, reading, file, batch);
+    const char *lost = status == LP_OK ? lp_samples_lost(file, &bytes) : "";
+    return lost[0] ? lose(all->usage, from->path, lost) : status;
+}
+
+static lp_status read_source(lp__usage *all, const source *from, lp_usage_host *host, lp__usage_reading *reading)
+{
+    lp_samples *file = NULL;
+    lp_error error = {.offset = UINT64_MAX};
+
+    if (from->rows) {
+        reading->interval_s = from->interval_s;
+        reading->rows = from->rows;
+        reading->kib = 1.0;
+        return from->rows->batch.rows > 0 ? lp__usage_process_batch(reading, NULL, &from->rows->batch) : LP_OK;
+    }
+    int fd = open(from->path.data, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return lose(all->usage, from->path, strerror(errno));
-    lp_status status = lp_samples_open(fd, "", &file, &error);
+    reading->interval_s = from->interval_s > 0.0 ? from->interval_s : 1.0;
+    lp_status status = from->of_host || all->device_count == 0 ? LP_OK : read_devices(reading, fd);
+    if (status == LP_OK)
+        status = lp_samples_open(fd, "", &file, &error);
     if (status == LP_OK) {
-        free(reading->paths); /* numbers of paths are of one file */
-        reading->paths = NULL;
-        reading->path_count = 0;
-        reading->interval_s = from->interval_s > 0.0 ? from->interval_s : 1.0;
-        while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
-            if (batch->rows > 0)
-                status = take_batch(all, from, host, reading, file, batch);
-        const char *lost = status == LP_OK ? lp_samples_lost(file, &bytes) : "";
-        if (lost[0])
-            status = lose(all->usage, from->path, lost);
+        status = read_batches(all, from, host, reading, file);
         lp_samples_close(file);
     }
     close(fd);
@@ -306,11 +335,12 @@ static void host_init(lp_usage_host *host, uint32_t index)
 }
 
 /* Means of the bins under each column; NaN where nothing was sampled. */
-static void spark(const lp__grid *grid, const double *bins, const double *covered, bool rate, double *out)
+static void spark(const lp__grid *grid, const double *bins, const double *covered, bool rate, uint32_t columns,
+                  double *out)
 {
-    for (uint32_t column = 0; column < LP_USAGE_SPARK; column++) {
-        uint32_t from = (uint32_t)((uint64_t)column * grid->bins / LP_USAGE_SPARK);
-        uint32_t to = (uint32_t)((uint64_t)(column + 1) * grid->bins / LP_USAGE_SPARK);
+    for (uint32_t column = 0; column < columns; column++) {
+        uint32_t from = (uint32_t)((uint64_t)column * grid->bins / columns);
+        uint32_t to = (uint32_t)((uint64_t)(column + 1) * grid->bins / columns);
         double total = 0.0, seconds = 0.0, weight = 0.0;
         to = to > from ? to : from + 1; /* fewer bins than columns: some stand twice */
         for (uint32_t i = from; i < to; i++) {
@@ -352,6 +382,10 @@ static void derive(lp__usage *all)
 
     usage->unsampled = usage->run->worker_count - usage->process_count;
     usage->grid_s = grid->width_s;
+    usage->grid_bins = grid->bins;
+    usage->covered_bins = all->run.covered;
+    usage->read_bins = all->run.read;
+    usage->write_bins = all->run.write;
     usage->covered_s = sum(all->run.covered, grid->bins);
     usage->cpu_known = !isnan(usage->cpu_s);
     usage->io_known = !isnan(usage->io.read);
@@ -363,10 +397,10 @@ static void derive(lp__usage *all)
     usage->pss_peak = usage->pss_known ? highest(all->run.pss, grid->bins) : nan;
     usage->read_peak = usage->io_known ? highest_rate(grid, all->run.read, all->run.covered) : nan;
     usage->write_peak = usage->io_known ? highest_rate(grid, all->run.write, all->run.covered) : nan;
-    spark(grid, all->run.cpu_s, all->run.covered, true, usage->cpu_series);
-    spark(grid, all->run.rss, all->run.covered, false, usage->rss_series);
-    spark(grid, all->run.read, all->run.covered, true, usage->read_series);
-    spark(grid, all->run.write, all->run.covered, true, usage->write_series);
+    spark(grid, all->run.cpu_s, all->run.covered, true, LP_USAGE_SPARK, usage->cpu_series);
+    spark(grid, all->run.rss, all->run.covered, false, LP_USAGE_SPARK, usage->rss_series);
+    spark(grid, all->run.read, all->run.covered, true, LP_USAGE_SPARK, usage->read_series);
+    spark(grid, all->run.write, all->run.covered, true, LP_USAGE_SPARK, usage->write_series);
     derive_trend(all);
     if (usage->phase_count > 1)
         qsort(usage->phases, usage->phase_count, sizeof *usage->phases, by_cpu);
@@ -409,31 +443,76 @@ static lp_status read_all(lp_usage *usage, const sources *list)
     return status;
 }
 
-lp_status lp_usage_load(const lp_run *run, lp_usage **out)
+static lp_usage *new_usage(const lp_run *run)
 {
     lp_usage *usage = calloc(1, sizeof *usage);
-    sources list = {0};
     double nan = (double)NAN;
 
     if (!usage)
-        return LP_E_MEMORY;
+        return NULL;
     usage->run = run;
     usage->arena = lp_arena_new();
     usage->cpu_s = usage->cpu_max_process = usage->rss_max_process = nan;
     usage->io = (lp_usage_io){nan, nan, nan, nan};
     usage->vram_allocated_peak = usage->vram_reserved_peak = usage->vram_held_peak = nan;
-    lp_status status = usage->arena ? LP_OK : LP_E_MEMORY;
-    if (status == LP_OK && run->worker_count > 0 && run->directory.size > 0)
-        status = list_sources(usage, &list);
+    if (!usage->arena) {
+        free(usage);
+        return NULL;
+    }
+    return usage;
+}
+
+/* Takes both over. */
+static lp_status finish(lp_usage *usage, sources *list, lp_status status, lp_usage **out)
+{
     if (status == LP_OK)
-        status = read_all(usage, &list);
-    free(list.at);
+        status = read_all(usage, list);
+    free(list->at);
     if (status != LP_OK) {
         lp_usage_free(usage);
         return status;
     }
     *out = usage;
     return LP_OK;
+}
+
+lp_status lp_usage_load(const lp_run *run, lp_usage **out)
+{
+    lp_usage *usage = new_usage(run);
+    sources list = {0};
+    lp_status status = LP_OK;
+
+    if (!usage)
+        return LP_E_MEMORY;
+    if (run->worker_count > 0 && run->directory.size > 0)
+        status = list_sources(usage, &list);
+    return finish(usage, &list, status, out);
+}
+
+lp_status lp_usage_load_memory(const lp_run *run, const lp_usage_rows *rows, double interval_s, lp_usage **out)
+{
+    lp_usage *usage = new_usage(run);
+    sources list = {.at = malloc((run->worker_count + 1u) * sizeof *list.at)};
+
+    if (!usage || !list.at) {
+        lp_usage_free(usage);
+        free(list.at);
+        return LP_E_MEMORY;
+    }
+    for (uint32_t i = 0; i < run->worker_count; i++)
+        list.at[list.count++] = (source){.path = run->workers[i].path,
+                                         .rows = &rows[i],
+                                         .host = host_of(run, run->workers[i].host),
+                                         .worker = i,
+                                         .interval_s = interval_s};
+    return finish(usage, &list, LP_OK, out);
+}
+
+void lp_usage_series(const lp_usage *usage, const double *bins, bool rate, uint32_t columns, double *out)
+{
+    lp__grid grid = {usage->grid_s, usage->grid_bins};
+
+    spark(&grid, bins, usage->covered_bins, rate, columns, out);
 }
 
 void lp_usage_free(lp_usage *usage)

@@ -117,7 +117,9 @@ typedef struct lp_usage {
     double vram_allocated_peak, vram_reserved_peak, vram_held_peak; /* bytes, all processes; NaN not measured */
     lp_usage_trend rss;                                             /* of all processes together */
     double grid_s;                                                  /* width of a bin */
-    double covered_s;                                               /* time in which at least one process was sampled */
+    uint32_t grid_bins;
+    const double *covered_bins, *read_bins, *write_bins; /* seconds with samples, bytes; of each bin */
+    double covered_s;                                    /* time in which at least one process was sampled */
     double cpu_series[LP_USAGE_SPARK], rss_series[LP_USAGE_SPARK], read_series[LP_USAGE_SPARK],
         write_series[LP_USAGE_SPARK]; /* cores, bytes, bytes/s, bytes/s; NaN where nothing was sampled */
     double read_peak, write_peak;     /* bytes a second in the busiest bin */
@@ -128,6 +130,15 @@ typedef struct lp_usage {
 /* Reads every sample file of the run's workers (workers/<host>/ of its directory). A run that was not sampled gives no
  * processes. LP_E_MEMORY only. *usage is owned by the caller; the run must be finished and outlive it. */
 lp_status lp_usage_load(const lp_run *run, lp_usage **usage);
+typedef struct lp_usage_rows { /* of one process, in memory; all borrowed */
+    lp_sample_batch batch;     /* LP_SERIES_PROCESS; sizes are in bytes, not KiB */
+    const lp_str *names;       /* whole paths: that of share path n is names[n - 1] */
+    uint32_t name_count;
+} lp_usage_rows;
+/* The same from rows in memory, one set of each worker of the run. */
+lp_status lp_usage_load_memory(const lp_run *run, const lp_usage_rows *rows, double interval_s, lp_usage **usage);
+/* `bins` (one of the above) as so many columns, means; rate: a second. NaN where nothing was sampled. */
+void lp_usage_series(const lp_usage *usage, const double *bins, bool rate, uint32_t columns, double *out);
 void lp_usage_free(lp_usage *usage); /* NULL is allowed */
 
 #endif

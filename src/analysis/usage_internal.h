@@ -35,7 +35,9 @@ typedef struct lp__usage {
 typedef struct lp__usage_reading {
     lp__usage *all;
     lp_usage_process *process;
-    uint32_t *paths; /* phase of each path id of the file; owned by malloc */
+    const lp_usage_rows *rows; /* in memory; NULL: a file */
+    double kib;                /* bytes in a unit of sizes */
+    uint32_t *paths;           /* phase of each path id of the file; owned by malloc */
     uint32_t path_count;
     bool devices[LP__USAGE_DEVICES]; /* those that the process uses */
     bool started;                    /* there was a row */

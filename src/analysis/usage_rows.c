@@ -94,14 +94,17 @@ static uint32_t phase_of(lp__usage_reading *reading, const lp_samples *file, uin
         reading->paths = paths;
         reading->path_count = count;
     }
-    while (parent != 0 && lp_samples_path(file, parent, &parent, &name)) {
+    while (parent != 0 && !reading->rows && lp_samples_path(file, parent, &parent, &name)) {
         size_t size = name.size < at ? name.size : at;
         at -= size;
         memcpy(text + at, name.data + (name.size - size), size);
         if (parent != 0 && at > 0)
             text[--at] = '/';
     }
-    uint32_t phase = lp__usage_phase(reading->all, (lp_str){text + at, sizeof text - at}, false);
+    lp_str joined = {text + at, sizeof text - at};
+    if (reading->rows && path <= reading->rows->name_count)
+        joined = reading->rows->names[path - 1];
+    uint32_t phase = lp__usage_phase(reading->all, joined, false);
     if (phase != UINT32_MAX)
         reading->paths[path] = phase + 1;
     return phase;
@@ -234,8 +237,9 @@ static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batc
         taken(reading, batch, LP_COLUMN_READ_BYTES, row, 1.0), taken(reading, batch, LP_COLUMN_WRITE_BYTES, row, 1.0),
         taken(reading, batch, LP_COLUMN_READ_CHARS, row, 1.0), taken(reading, batch, LP_COLUMN_WRITE_CHARS, row, 1.0)};
     int64_t rss = at_row(batch, LP_COLUMN_RSS, row), rss_before = reading->before[LP_COLUMN_RSS];
-    took->rss_growth =
-        rss == LP_UNKNOWN_I64 || rss_before == LP_UNKNOWN_I64 ? (double)NAN : ((double)rss - (double)rss_before) * KIB;
+    took->rss_growth = rss == LP_UNKNOWN_I64 || rss_before == LP_UNKNOWN_I64
+                           ? (double)NAN
+                           : ((double)rss - (double)rss_before) * reading->kib;
     add_known(&process->cpu_s, took->cpu_s);
     if (!isnan(took->cpu_s)) {
         lp__grid_spread(&all->grid, all->host.cpu_s, took->from_s, took->to_s, took->cpu_s);
@@ -274,8 +278,9 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
     lp_usage *usage = reading->all->usage;
     lp_usage_process *process = reading->process;
     const lp__grid *grid = &reading->all->grid;
-    double rss = known(at_row(batch, LP_COLUMN_RSS, row), KIB), pss = known(at_row(batch, LP_COLUMN_PSS, row), KIB);
-    double peak = known(at_row(batch, LP_COLUMN_RSS_PEAK, row), KIB);
+    double rss = known(at_row(batch, LP_COLUMN_RSS, row), reading->kib),
+           pss = known(at_row(batch, LP_COLUMN_PSS, row), reading->kib);
+    double peak = known(at_row(batch, LP_COLUMN_RSS_PEAK, row), reading->kib);
 
     if (!isnan(rss)) {
         lp__hold_set(&reading->rss, grid, reading->all->host.rss, at_s, rss);
@@ -367,7 +372,7 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
 {
     double nan = (double)NAN;
 
-    *reading = (lp__usage_reading){.all = all, .process = process, .interval_s = 1.0};
+    *reading = (lp__usage_reading){.all = all, .process = process, .interval_s = 1.0, .kib = KIB};
     *process = (lp_usage_process){.worker = process->worker,
                                   .cpu_s = nan,
                                   .cpu_peak = nan,

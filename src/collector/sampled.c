@@ -43,12 +43,22 @@ failed:
     return NULL;
 }
 
+void lp__sampled_flush(lp__sampled *s)
+{
+    lp_sample_writer_flush(s->writer, &s->stream->waiting);
+    for (uint32_t i = 0; i < LP_GPUS_MAX; i++)
+        if (s->gpu[i])
+            lp_sample_writer_flush(s->gpu[i], &s->stream->waiting);
+}
+
 void lp__sampled_free(lp__sampled *s)
 {
     if (s->stream) {
-        lp_sample_writer_flush(s->writer, &s->stream->waiting);
+        lp__sampled_flush(s);
         lp__stream_end(s->stream);
     }
+    for (uint32_t i = 0; i < LP_GPUS_MAX; i++)
+        lp_sample_writer_free(s->gpu[i]);
     lp_process_close(&s->process);
     lp_sample_writer_free(s->writer);
     if (s->segment >= 0)

@@ -4,6 +4,7 @@
 
 #include "collector/streams.h"
 #include "collector/watch.h"
+#include "sample/gpu.h"
 #include "sample/process.h"
 #include "store/open_phases.h"
 
@@ -30,13 +31,16 @@ typedef struct lp__sampled {
         uint64_t seen; /* row in which it was read */
     } split[LP__SPLIT_THREADS];
     uint64_t rows;
-    int64_t pss_kib;      /* since the last row; LP_UNKNOWN_I64 */
-    lp_reason pss_reason; /* of what is missing */
-    uint64_t pss_ns;      /* when it was asked for last */
+    int64_t pss_kib;                    /* since the last row; LP_UNKNOWN_I64 */
+    lp_reason pss_reason;               /* of what is missing */
+    uint64_t pss_ns;                    /* when it was asked for last */
+    lp_sample_writer *gpu[LP_GPUS_MAX]; /* owned: of the process on each device that it has used */
 } lp__sampled;
 
 /* NULL: no memory, or no descriptor. */
 lp__sampled *lp__sampled_new(lp__watch *watch, lp__watched *w, lp__streams *streams, int root);
+/* The rows that wait for a full batch go to the stream. */
+void lp__sampled_flush(lp__sampled *s);
 /* Everything goes but the stream, whose last bytes may wait for the disk. */
 void lp__sampled_free(lp__sampled *s);
 

@@ -95,6 +95,7 @@ bool lp__sampler_start(lp__sampler *sampler, lp__watch *watch)
         (lp__sampler){.watch = watch, .root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), .pss_job = {.dir = -1}};
     lp_clock_init(-1); /* as a process would choose it, so that phases' ticks mean something here */
     lp__aside_init(&sampler->pss, "lineprofiler-ps", read_pss, &sampler->pss_job);
+    lp__gpu_start(&sampler->gpu, sampler->root, watch->pid_ns);
     the_sampler = sampler;
     watch->dropped = dropped;
     return sampler->root >= 0;
@@ -170,6 +171,7 @@ void lp__sampler_rest(lp__sampler *sampler)
 {
     if (sampler->host.stream) {
         lp_sample_writer_flush(sampler->host.writer, &sampler->host.stream->waiting);
+        lp__gpu_flush(&sampler->gpu, sampler->host.stream);
         sampler->host.last_ns = sampler->host.due_ns = 0;
     }
 }
@@ -284,12 +286,17 @@ void lp__sampler_run(lp__sampler *sampler, uint64_t now, bool flush)
             end->next = first;
         }
         sample_host(sampler, now);
+        if (sampler->host.stream)
+            lp__gpu_tick(&sampler->gpu, sampler->list, sampler->host.stream, sampler->host.interval_ns, now,
+                         unix_now());
         post_pss(sampler, now);
     }
     if (flush) {
         for (lp__sampled *s = sampler->list; s; s = s->next)
-            lp_sample_writer_flush(s->writer, &s->stream->waiting);
-        if (sampler->host.stream)
+            lp__sampled_flush(s);
+        if (sampler->host.stream) {
             lp_sample_writer_flush(sampler->host.writer, &sampler->host.stream->waiting);
+            lp__gpu_flush(&sampler->gpu, sampler->host.stream);
+        }
     }
 }

@@ -4,6 +4,7 @@
 #define LP_COLLECTOR_SAMPLER_H
 
 #include "collector/aside.h"
+#include "collector/gpu.h"
 #include "collector/sampled.h"
 #include "collector/streams.h"
 #include "collector/watch.h"
@@ -33,6 +34,7 @@ typedef struct lp__sampler {
         uint64_t interval_ns, due_ns, last_ns;
         uint64_t missed;
     } host;
+    lp__gpu_watch gpu;
     lp__aside pss;
     lp__pss_job pss_job;
     uint64_t pss_next_ns; /* not before: what a reading took is paid off by waiting */

@@ -118,6 +118,8 @@ pid_t lp__source_ask(const char *directory, int folder)
 {
     static const char *const head[] = {"rev-parse", "HEAD", NULL};
     static const char *const status[] = {"status", "--porcelain", "--untracked-files=no", NULL};
+    /* Of what no .gitignore names; a directory that is all new counts by its files. */
+    static const char *const untracked[] = {"ls-files", "--others", "--exclude-standard", "--full-name", ":/", NULL};
     lp_source_facts facts = {.dirty = 0};
     char text[128];
     pid_t parent = getpid(), pid = fork();
@@ -149,6 +151,7 @@ pid_t lp__source_ask(const char *directory, int folder)
     facts.dirty = ask(directory, status, text, sizeof text);
     if (facts.dirty < 0)
         _exit(1);
+    facts.untracked = ask(directory, untracked, text, sizeof text);
     if (facts.dirty > 0 &&
         (!hash_difference(directory, text, sizeof text) || !take_hash(facts.diff, sizeof facts.diff, text)))
         facts.diff[0] = '\0';

@@ -71,18 +71,20 @@ static bool find_program(const char *given, char out[PATH_MAX])
     return (size_t)snprintf(out, PATH_MAX, "%s", LP_LIBEXEC "/lineprofiler-collector") < PATH_MAX && is_program(out);
 }
 
-/* Of the program's environment the collector gets what git needs to find itself and its settings, and where segments lie. */
+/* Of the program's environment the collector gets what git needs to find itself and its settings, where segments lie, and where the
+ * GPU's library may be (as data: it is not to choose the collector's own libraries). */
 static void make_environment(job *j)
 {
-    static const char *const names[] = {"PATH",  "HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "LINEPROFILER_SHM_DIR",
-                                        "TMPDIR"};
+    static const char *const names[] = {
+        "PATH", "HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "LINEPROFILER_SHM_DIR", "TMPDIR", "LD_LIBRARY_PATH"};
     size_t at = 0, count = 0;
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = getenv(names[i]);
         if (!value)
             continue;
-        int size = snprintf(j->env + at, ENV_ROOM - at, "%s=%s", names[i], value);
+        const char *name = strcmp(names[i], "LD_LIBRARY_PATH") == 0 ? "LINEPROFILER_LIBRARY_PATH" : names[i];
+        int size = snprintf(j->env + at, ENV_ROOM - at, "%s=%s", name, value);
         if (size < 0 || (size_t)size >= ENV_ROOM - at)
             continue;
         j->envp[count++] = j->env + at;

@@ -42,9 +42,10 @@ typedef enum lp_seg_kind {
     /* of the line engine, core/line_layout.h */
     LP_BLOCK_LINE_CODE = 16,   /* payload: lp_seg_line_code */
     LP_BLOCK_LINE_THREAD = 17, /* payload: lp_seg_line_thread */
-    LP_BLOCK_LINE_CELLS = 18,  /* payload: lp_seg_line_cells; owner: its thread's payload */
+    LP_BLOCK_LINE_CELLS = 18,  /* payload: lp_seg_line_cells, one after another; owner: its thread's payload */
     LP_BLOCK_LINE_STACK = 19,  /* payload: lp_line_frame[]; owner: its thread's payload */
-    LP_BLOCK_LINE_REGION = 20  /* payload: lp_seg_line_region */
+    LP_BLOCK_LINE_REGION = 20, /* payload: lp_seg_line_region */
+    LP_BLOCK_LINE_FILE = 21    /* payload: u32 size, bytes: a file's name */
 } lp_seg_kind;
 
 typedef struct lp_seg_block {
@@ -116,6 +117,9 @@ typedef struct lp_seg_header {
     /* What torch says of this process's GPU memory, bytes, at `torch_when` (ns of CLOCK_MONOTONIC; 0: never). Stored in this
      * order, so that a reader who finds the same `torch_when` before and after has both. */
     uint64_t torch_allocated, torch_reserved, torch_when;
+    char asked
+        [256]; /* further names for the option "asked", known only after the identity was written: joined by commas, cut;
+                      * terminated. Grows at its end, the comma last. */
 } lp_seg_header;
 _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER, "the header has one page");
 

@@ -12,10 +12,7 @@
 #include "core/names.h"
 #include "core/record.h"
 #include "core/thread.h"
-
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18 /* Linux 4.14 */
-#endif
+#include "core/wiped.h"
 
 #define LOOK_NS 10000000u /* look at the CPU clock at least every 10 ms: a hypervisor's theft shows no switch */
 
@@ -36,20 +33,6 @@ void lp_recorder_unlock(lp_recorder *recorder)
     atomic_flag_clear_explicit(&recorder->lock, memory_order_release);
 }
 
-/* Memory that a forked child finds zeroed, whoever forked: also _Fork and raw clone, where no atfork handler runs. */
-static void *wiped_memory(size_t size)
-{
-    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (at == MAP_FAILED)
-        return NULL;
-    if (madvise(at, size, MADV_WIPEONFORK) != 0) {
-        munmap(at, size);
-        return NULL;
-    }
-    return at;
-}
-
 static void thread_free(lp_thread *th)
 {
     free(th->stacks);
@@ -66,7 +49,7 @@ lp_recorder *lp_recorder_new(const lp_hooks *hooks)
 
     if (!recorder)
         return NULL;
-    recorder->guard = wiped_memory((size_t)sysconf(_SC_PAGESIZE));
+    recorder->guard = lp__guard_word();
     if (!recorder->guard) {
         free(recorder);
         return NULL;
@@ -253,7 +236,7 @@ static lp_seg_node *node_new(lp_thread *th)
 
 static lp_thread *thread_new(lp_recorder *recorder, uint32_t name)
 {
-    lp_thread *th = wiped_memory(sizeof *th);
+    lp_thread *th = lp__wiped_memory(sizeof *th);
 
     if (!th)
         return NULL;

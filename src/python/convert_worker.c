@@ -43,6 +43,7 @@ static const field worker_fields[] = {
     OF_ID(TEXT, platform),
     OF_ID(TEXT, source_commit),
     OF_ID(I64, source_dirty),
+    OF_ID(I64, source_untracked),
     OF_ID(TEXT, source_diff),
     FIELD(U64, written_ns),
     FIELD(U64, elapsed_ns),

@@ -2,6 +2,7 @@
  *
  * line_engine.c   the type LineEngine: what is marked, starting and stopping, regions
  * line_rows.c     figures as Python objects
+ * line_share.c    the segment's file, and reading those of others
  * line_code.c     what each instruction of a code object is to the engine
  * line_depth.c    how much is on the stack before each instruction
  * line_cost.c     what an event costs here
@@ -37,7 +38,8 @@ struct LineEngine {
     PyObject *trouble; /* list of str; owned */
     PyObject *regions; /* dict: name -> number; owned */
     const lpy_line_backend *backend;
-    void *state; /* the back end's; owned */
+    void *state;  /* the back end's; owned */
+    char *folder; /* of the segments' files, NULL: private memory; owned */
     Py_ssize_t count;
     bool active;      /* the back end is on */
     bool calibrating; /* measures what an event costs: takes nothing off */
@@ -66,6 +68,7 @@ enum { LPY_LINE_PLAIN = 0, LPY_LINE_FAR = 1, LPY_LINE_GLOBAL = 2, LPY_LINE_LOOP 
 
 /* line_code.c: everything but index and mark; -1 with an exception. */
 int lpy_line_code_read(PyObject *code, lp_line_code *out);
+void lpy_line_code_free(lp_line_code *code); /* what it points to */
 
 /* line_depth.c: by instruction; malloc. `handlers`: the exception table. NULL: cannot. */
 #define LPY_LINE_NO_DEPTH INT32_MIN /* nothing leads there */
@@ -86,5 +89,9 @@ PyObject *lpy_line_rows(LineEngine *engine, Py_ssize_t code); /* code < 0: all *
 PyObject *lpy_line_functions(LineEngine *engine);
 PyObject *lpy_line_regions(LineEngine *engine);
 PyObject *lpy_line_threads(LineEngine *engine);
+
+/* line_share.c: the core's hook `open`; load_lines(path) of the module. */
+bool lpy_line_open(void *user, lp_lines *lines);
+PyObject *lpy_load_lines(PyObject *module, PyObject *path);
 
 #endif

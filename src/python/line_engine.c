@@ -32,14 +32,6 @@ void lpy_line_note(LineEngine *engine, const char *format, ...)
 
 /* ---- hooks of the core ----------------------------------------------------------------------------------------------- */
 
-static bool open_segment(void *user, lp_lines *lines)
-{
-    lp_error error = {0};
-
-    (void)user;
-    return lp_segment_create(&lines->segment, -1, NULL, NULL, &error) == LP_OK;
-}
-
 /* From threading's table of its threads: no code of the program's runs. */
 static size_t thread_name(void *user, char *name, size_t size)
 {
@@ -161,6 +153,7 @@ lp_line_code *lpy_line_code(LineEngine *engine, PyObject *code)
                 PyList_SetSlice(engine->codes, (Py_ssize_t)before, (Py_ssize_t)before + 1, NULL);
         }
         LPY_END_CRITICAL();
+        lpy_line_code_free(&read);
     }
     PyErr_Clear();
     return made;
@@ -315,6 +308,27 @@ static PyObject *engine_stop(PyObject *self, PyObject *unused)
         engine->backend->stop(engine);
     }
     LPY_END_CRITICAL();
+    Py_RETURN_NONE;
+}
+
+static PyObject *engine_share(PyObject *self, PyObject *folder)
+{
+    LineEngine *engine = self_of(self);
+    PyObject *bytes = NULL;
+
+    if (!PyUnicode_FSConverter(folder, &bytes))
+        return NULL;
+    char *copy = strdup(PyBytes_AsString(bytes));
+    Py_DECREF(bytes);
+    if (!copy)
+        return PyErr_NoMemory();
+    if (engine->core->begun) {
+        free(copy);
+        PyErr_SetString(PyExc_RuntimeError, "share() comes before the first start()");
+        return NULL;
+    }
+    free(engine->folder);
+    engine->folder = copy;
     Py_RETURN_NONE;
 }
 
@@ -476,7 +490,7 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     LineEngine *engine = (LineEngine *)type->tp_alloc(type, 0);
     if (!engine)
         return NULL;
-    lp_line_hooks hooks = {.user = engine, .open = open_segment, .thread_name = thread_name};
+    lp_line_hooks hooks = {.user = engine, .open = lpy_line_open, .thread_name = thread_name};
     engine->select = select != Py_None ? Py_NewRef(select) : NULL;
     engine->codes = PyList_New(0);
     engine->trouble = PyList_New(0);
@@ -524,6 +538,7 @@ static void engine_dealloc(PyObject *self)
     if (engine->refused)
         free(engine->refused->at);
     free(engine->refused);
+    free(engine->folder);
     Py_XDECREF(engine->select);
     Py_XDECREF(engine->codes); /* after the core, which goes by their addresses */
     Py_XDECREF(engine->trouble);
@@ -538,6 +553,9 @@ static PyMethodDef engine_methods[] = {
     {"unmark", engine_unmark, METH_O, "unmark($self, code, /)\n--\n\nMeasures it no more; its figures stay."},
     {"start", engine_start, METH_NOARGS, "start($self)\n--\n\nCounted: measures until as many stop()."},
     {"stop", engine_stop, METH_NOARGS, "stop($self)\n--\n\nTakes back one start()."},
+    {"share", engine_share, METH_O,
+     "share($self, folder, /)\n--\n\nFigures of this process and of forked children lie in files of this private "
+     "folder."},
     {"codes", engine_codes, METH_NOARGS, "codes($self)\n--\n\nAll code objects seen, by index."},
     {"lines", engine_lines, METH_VARARGS, "lines($self, code=None)\n--\n\nFigures of lines, now."},
     {"functions", engine_functions, METH_NOARGS, "functions($self)\n--\n\nFigures of code objects, now."},

@@ -17,7 +17,10 @@
 /* What a process reads and writes: /proc/<pid>/io. */
 enum { LPY_IO_READ_BYTES, LPY_IO_WRITE_BYTES, LPY_IO_READ_CHARS, LPY_IO_WRITE_CHARS, LPY_IO_COUNT };
 
-/* A session outlives its Python object: forked children and the end of the interpreter still need it. Never freed. */
+#define LPY_IDENTITIES 4096u
+
+/* A session outlives its Python object: forked children and the end of the interpreter still need it. Never freed; what is large
+ * or refers to Python goes with the object (lpy_session_forget). */
 typedef struct lpy_session {
     lp_recorder *core;
     struct lpy_session *next; /* all sessions of the process */
@@ -43,8 +46,8 @@ typedef struct lpy_session {
     /* Python side; NULL after the interpreter has ended */
     struct lpy_pin *pins; /* names whose address is a key, see names.c */
     uint32_t pin_mask, pin_count;
-    unsigned char identities[4096]; /* pinned objects by name id */
-    PyObject *shapes;               /* dict: shape -> distinct names; owned */
+    unsigned char *identities; /* pinned objects by name id, LPY_IDENTITIES of them; owned */
+    PyObject *shapes;          /* dict: shape -> distinct names; owned */
     bool strict_names;
     bool folded_warned;
     bool private;    /* scratch: never written, never listed */
@@ -108,7 +111,8 @@ void lpy_session_close(lpy_session *session); /* last snapshot, adoption, segmen
 lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync,
                                lp_error *error);                                         /* without the GIL is fine */
 lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error *error); /* own tree, now; the same */
-void lpy_sessions_end(void); /* Py_AtExit: no Python any more */
+void lpy_session_forget(lpy_session *session); /* closed, and its Python object goes: 2 KB stay */
+void lpy_sessions_end(void);                   /* Py_AtExit: no Python any more */
 
 /* owncost.c: picoseconds, 0 unknown. Runs a small Python program the first time. Raises nothing. */
 void lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps);

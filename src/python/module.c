@@ -57,6 +57,7 @@ static PyMethodDef methods[] = {
     {"_install", module_install, METH_O, NULL},
     {"_installed", module_installed, METH_NOARGS, NULL},
     {"_adopt", lpy_adopt_package, METH_O, NULL},
+    {"load_lines", lpy_load_lines, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -74,7 +75,7 @@ static int module_exec(PyObject *module)
         return -1;
     if (lpy_line_init(module) < 0)
         return -1;
-    if (PyModule_AddFunctions(module, lp_py_run_methods) < 0)
+    if (PyModule_AddFunctions(module, lp_py_run_methods) < 0 || PyModule_AddFunctions(module, lp_py_sample_methods) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "__version__", LP_VERSION);
 }

@@ -16,7 +16,7 @@
 #define SHAPE_WARNING 128
 
 struct lpy_pin {
-    PyObject *name; /* owned for ever */
+    PyObject *name; /* owned */
     uint32_t id, generation;
 };
 
@@ -69,6 +69,10 @@ static uint32_t pinned_id(lpy_session *session, const PyObject *name, uint32_t f
 
 static bool make_room(lpy_session *session)
 {
+    if (!session->identities)
+        session->identities = calloc(LPY_IDENTITIES, 1);
+    if (!session->identities)
+        return false;
     if (session->pins && session->pin_count * 2 < session->pin_mask)
         return true;
     uint32_t mask = session->pins ? session->pin_mask * 2 + 1 : 255;
@@ -92,19 +96,32 @@ static bool pin(lpy_session *session, PyObject *name, uint32_t id)
         return false;
     lock_pins();
     /* Eight identities a name: a program that builds the same name anew each time must not fill the table. */
-    bool room = id >= sizeof session->identities || session->identities[id] < 8;
-    if (room && session->pin_count < PIN_LIMIT && make_room(session)) {
+    bool room = session->pin_count < PIN_LIMIT && make_room(session);
+    if (room && (id >= LPY_IDENTITIES || session->identities[id] < 8)) {
         struct lpy_pin *place = seek(session->pins, session->pin_mask, name);
         if (!place->name) {
             *place = (struct lpy_pin){Py_NewRef(name), id, session->core->generation};
             session->pin_count++;
-            if (id < sizeof session->identities)
+            if (id < LPY_IDENTITIES)
                 session->identities[id]++;
         }
         pinned = true;
     }
     unlock_pins();
     return pinned;
+}
+
+void lpy_names_forget(lpy_session *session)
+{
+    struct lpy_pin *pins = session->pins;
+
+    session->pins = NULL;
+    for (uint32_t i = 0; pins && i <= session->pin_mask; i++)
+        Py_XDECREF(pins[i].name);
+    free(pins);
+    free(session->identities);
+    session->identities = NULL;
+    session->pin_count = session->pin_mask = 0;
 }
 
 static bool warn(PyObject *message)

@@ -18,6 +18,8 @@ void lpy_name_path_below(const lp_thread *th, const lp_seg_node *parent, PyObjec
 void lpy_warn_fold(lpy_session *session, lp_found how, const char *path);
 /* In a forked child: what a thread of the parent held is nobody's. */
 void lpy_names_in_child(void);
+/* Lets the pinned names go: nobody records by this session any more. Needs the GIL. */
+void lpy_names_forget(lpy_session *session);
 /* New reference; surrogates passed through. */
 PyObject *lpy_name_object(const char *bytes, size_t size);
 

@@ -206,10 +206,8 @@ static void recorder_dealloc(PyObject *self)
     PyErr_Fetch(&error_type, &value, &traceback);
     shut(recorder);
     PyErr_Restore(error_type, value, traceback);
-    if (recorder->past) {
-        lp_worker_free(recorder->past->last);
-        recorder->past->last = NULL;
-    }
+    if (recorder->past)
+        lpy_session_forget(recorder->past);
     type->tp_free(self);
     Py_DECREF(type);
 }

@@ -124,6 +124,7 @@ static PyObject *from_run(lp_run *run)
         put(dict, "host", lp_py_from_str(run->start_host)) &&
         put(dict, "source_commit", text_or_none(run->source_commit)) &&
         put(dict, "source_dirty", unknown_or(run->source_dirty)) &&
+        put(dict, "source_untracked", unknown_or(run->source_untracked)) &&
         put(dict, "source_diff", text_or_none(run->source_diff)) && put(dict, "source_extra", from_source_extra(run)) &&
         put(dict, "empty_reason", PyUnicode_FromString(run->empty_reason)) && put(dict, "unreadable", from_lost(run)) &&
         put(dict, "tree", run->role_count ? lp_py_from_tree(tree) : PyList_New(0)) &&

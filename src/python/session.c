@@ -421,6 +421,21 @@ static uint32_t pairs_of(lp_arena *arena, PyObject *list, lp_pair **pairs)
     return count;
 }
 
+/* Into the segment, for the report on a process that dies before it writes a snapshot. */
+static void publish_asked(lpy_session *session, lp_str name)
+{
+    if (!session->core->recording || lp_recorder_forked(session->core))
+        return; /* what is opened later has it in its identity */
+    char *asked = lp_segment_header(&session->core->segment)->asked;
+    size_t room = sizeof lp_segment_header(&session->core->segment)->asked, at = strnlen(asked, room - 1),
+           size = name.size;
+    if (at + 1 + size >= room)
+        return;
+    memcpy(asked + at + (at > 0), name.data, size);
+    if (at > 0)
+        __atomic_store_n(asked + at, ',', __ATOMIC_RELEASE);
+}
+
 void lpy_session_asked(lpy_session *session, PyObject *name)
 {
     lp_identity *id = &session->id;
@@ -429,6 +444,7 @@ void lpy_session_asked(lpy_session *session, PyObject *name)
 
     if (!pairs)
         return;
+    publish_asked(session, more);
     uint32_t count = id->option_count;
     if (count)
         memcpy(pairs, id->options, count * sizeof *pairs);
@@ -458,7 +474,7 @@ static void identity_from(lpy_session *session, PyObject *config)
     PyObject *argv = item(config, "argv"), *started = item(config, "run_started_ns"), *source = item(config, "source");
 
     id->rank = id->local_rank = id->world_size = LP_UNKNOWN_I64;
-    id->source_dirty = LP_UNKNOWN_I64;
+    id->source_dirty = id->source_untracked = LP_UNKNOWN_I64;
     id->run_id = text_of(arena, item(config, "run_id"));
     id->role = text_of(arena, item(config, "role"));
     id->python = text_of(arena, item(config, "python"));
@@ -630,6 +646,20 @@ void lpy_session_close(lpy_session *session)
     session->closing = true;
     Py_BEGIN_ALLOW_THREADS finish(session, true);
     Py_END_ALLOW_THREADS session->closing = false;
+}
+
+void lpy_session_forget(lpy_session *session)
+{
+    lp_worker_free(session->last);
+    session->last = NULL;
+    lpy_names_forget(session);
+    /* Nobody describes it any more: the core has ended here, or is a parent's of which this child has no part. */
+    lp_identity_init(&session->id);
+    lp_arena_free(session->arena);
+    free(session->directory);
+    free(session->run_dir);
+    session->arena = NULL;
+    session->directory = session->run_dir = NULL;
 }
 
 void lpy_sessions_end(void)

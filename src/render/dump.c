@@ -85,6 +85,7 @@ void lp__dump_identity(lp_sink *sink, const lp_identity *id)
     lp__dump_str(sink, "platform", id->platform);
     lp__dump_str(sink, "source.commit", id->source_commit);
     put_i64(sink, "source.dirty_files", id->source_dirty);
+    put_i64(sink, "source.untracked_files", id->source_untracked);
     lp__dump_str(sink, "source.diff", id->source_diff);
     put_pairs(sink, "source", id->source_extra, id->source_extra_count);
     put_hardware(sink, &id->hardware);

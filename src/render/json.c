@@ -83,6 +83,7 @@ static void put_source(lp_json *json, const lp_run *run)
     } else if (run->source_commit.size > 0) {
         key_str(json, "commit", run->source_commit);
         key_optional(json, "dirty_files", run->source_dirty);
+        key_optional(json, "untracked_files", run->source_untracked);
         lp_json_key(json, "diff_sha");
         if (run->source_dirty == LP_UNKNOWN_I64)
             lp_json_null(json);

@@ -191,8 +191,10 @@ static void put_source(lp_text *text)
     lp_line_name(line, &commit, 1, 40, LP_CUT_RIGHT);
     if (run->source_dirty == LP_UNKNOWN_I64) {
         lp_line_put(line, " (changes not checked)");
-    } else if (run->source_dirty > 0) {
+    } else if (run->source_dirty > 0 || run->source_untracked > 0) {
         lp_line_format(line, " (+dirty: %lld files", (long long)run->source_dirty);
+        if (run->source_untracked > 0)
+            lp_line_format(line, ", %lld untracked", (long long)run->source_untracked);
         if (run->source_diff.size > 0) {
             lp_str diff = {run->source_diff.data, run->source_diff.size < 6 ? run->source_diff.size : 6};
             lp_line_put(line, ", diff sha ");

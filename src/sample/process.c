@@ -60,7 +60,7 @@ lp_reason lp_process_open(lp_process *process, int root, int64_t pid, int64_t st
     lp_reason reason = LP_REASON_NONE;
     lp__stat stat;
 
-    *process = (lp_process){.pid = pid, .dir = -1, .real = real, .rss_kib = LP_UNKNOWN_I64};
+    *process = (lp_process){.pid = pid, .dir = -1, .real = real, .outer_pid = pid, .rss_kib = LP_UNKNOWN_I64};
     snprintf(path, sizeof path, "proc/%" PRId64, pid);
     process->dir = openat(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (process->dir < 0)
@@ -229,6 +229,8 @@ lp_reason lp_process_sample(lp_process *process, lp_sample *sample, unsigned *th
     lp_sample_set(sample, LP_COLUMN_FAULTS_MAJOR, stat.major);
     lp_sample_set(sample, LP_COLUMN_THREADS, stat.threads);
     long size = lp__text_read(&process->status, process->dir, "status", text, &reason);
+    if (size >= 0 && lp__number_of(text, "NSpid:", &value))
+        process->outer_pid = value;
     bool have = size >= 0 && count_cpus(text, &value);
     lp__sample_put(sample, LP_COLUMN_CPUS_ALLOWED, have, value, size >= 0 ? LP_REASON_UNREADABLE : reason);
     lp__threads_sample(process, stat.threads, text, size, reason, sample, thread_budget);

@@ -23,9 +23,10 @@ typedef struct lp_process {
     int64_t ended_ticks;             /* cutime + cstime as last read */
     int64_t total_ticks;             /* utime + stime + cutime + cstime as last read */
     int64_t parent;                  /* its pid as last read */
+    int64_t outer_pid;               /* NSpid: the outermost of its numbers that this /proc shows */
     int64_t rss_kib;                 /* as last read, LP_UNKNOWN_I64 */
-    bool leader_ended; /* the first thread has; others run */
-    bool ended;        /* all have: a zombie */
+    bool leader_ended;               /* the first thread has; others run */
+    bool ended;                      /* all have: a zombie */
 } lp_process;
 
 /* LP_REASON_NONE: open. Otherwise why not: LP_REASON_GONE (also another process has the pid), LP_REASON_HIDDEN, … `start` 0:

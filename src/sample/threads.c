@@ -11,7 +11,7 @@
 
 #include "sample/process.h"
 
-#define LISTED_EVERY 10u   /* turns, while their number stays */
+#define LISTED_EVERY 10u  /* turns, while their number stays */
 #define THREADS_MAX 4096u /* of one process that are kept apart */
 
 typedef struct one {

@@ -58,6 +58,15 @@ lp_status lp_cells_merge(lp_arena *arena, lp_cells *target, const lp_cells *sour
         target->at = grown;
         target->capacity = capacity;
     }
+    if (missing == 0) { /* as most are, of the same phase in many processes: nothing moves */
+        lp_cell *at = target->at;
+        for (uint32_t s = 0; s < source->size; s++) {
+            while (at->index < source->at[s].index)
+                at++;
+            at->count = lp__add(at->count, source->at[s].count);
+        }
+        return LP_OK;
+    }
     /* from the back, so that the cells need no second array */
     uint32_t t = target->size, to = size;
     for (uint32_t s = source->size; s-- > 0;) {

@@ -150,7 +150,7 @@ lp_status lp_describe_source(lp_arena *arena, const char *directory, lp_identity
     lp_status status = LP_OK;
 
     id->source_commit = lp__empty;
-    id->source_dirty = LP_UNKNOWN_I64;
+    id->source_dirty = id->source_untracked = LP_UNKNOWN_I64;
     id->source_diff = lp__empty;
     for (int i = 0; folder >= 0 && i < ANCESTORS_MAX; i++) {
         struct stat here, above;

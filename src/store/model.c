@@ -51,6 +51,7 @@ void lp_identity_init(lp_identity *id)
         .local_rank = LP_UNKNOWN_I64,
         .world_size = LP_UNKNOWN_I64,
         .source_dirty = LP_UNKNOWN_I64,
+        .source_untracked = LP_UNKNOWN_I64,
         .hardware = {.cpu_cores = LP_UNKNOWN_I64,
                      .cpu_threads = LP_UNKNOWN_I64,
                      .cpu_affinity = LP_UNKNOWN_I64,

@@ -122,11 +122,12 @@ typedef struct lp_identity {
     uint64_t pid_ns, mnt_ns;              /* inodes of /proc/self/ns/pid and mnt, 0 if unknown */
     lp_str *argv;                         /* of the program */
     uint32_t argv_count;
-    lp_str python, platform; /* "3.11.7 (CPython)", "Linux-6.1-x86_64" */
-    lp_str source_commit;    /* git commit, "" outside git */
-    int64_t source_dirty;    /* changed files, LP_UNKNOWN_I64 when not asked */
-    lp_str source_diff;      /* hash of the diff, "" when not asked */
-    lp_pair *source_extra;   /* what the user gave as source=, JSON values as text; replaces the three above */
+    lp_str python, platform;  /* "3.11.7 (CPython)", "Linux-6.1-x86_64" */
+    lp_str source_commit;     /* git commit, "" outside git */
+    int64_t source_dirty;     /* changed files, LP_UNKNOWN_I64 when not asked */
+    int64_t source_untracked; /* and new ones that git does not know and no .gitignore names */
+    lp_str source_diff;       /* hash of the diff, "" when not asked */
+    lp_pair *source_extra;    /* what the user gave as source=, JSON values as text; replaces the three above */
     uint32_t source_extra_count;
     lp_hardware hardware;
     lp_pair *options; /* options in force that a report names: "measure_cpu" = "0", "thread_names" = "1",

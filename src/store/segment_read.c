@@ -597,6 +597,37 @@ static void read_facts(reader *r)
                     .last_error = header_text(w->arena, h->health.last_error, sizeof h->health.last_error)};
 }
 
+/* What was asked for after the identity was written. */
+static lp_status add_asked(const lp_seg_header *header, lp_worker *worker)
+{
+    static const lp_str key = {"asked", 5};
+    lp_identity *id = &worker->id;
+    size_t size = strnlen(header->asked, sizeof header->asked);
+    uint32_t at = 0;
+
+    if (size == 0 || size == sizeof header->asked)
+        return LP_OK;
+    while (at < id->option_count && !lp__str_equal(id->options[at].key, key))
+        at++;
+    bool first = at == id->option_count;
+    lp_pair *options = lp_arena_take(worker->arena, (id->option_count + 1u) * sizeof *options);
+    size_t before = first ? 0 : id->options[at].value.size + 1;
+    char *text = lp_arena_take(worker->arena, before + size);
+    if (!options || !text)
+        return LP_E_MEMORY;
+    if (id->option_count)
+        memcpy(options, id->options, id->option_count * sizeof *options);
+    if (!first) {
+        memcpy(text, id->options[at].value.data, before - 1);
+        text[before - 1] = ',';
+    }
+    memcpy(text + before, header->asked, size);
+    options[at] = (lp_pair){key, {text, before + size}};
+    id->options = options;
+    id->option_count += first;
+    return LP_OK;
+}
+
 static lp_status read_image(lp__image *image, const lp_moment *now, const lp_moment *end, const lp_track *track,
                             lp_worker **worker, lp_error *error)
 {
@@ -623,6 +654,8 @@ static lp_status read_image(lp__image *image, const lp_moment *now, const lp_mom
     }
     choose_clock(r, now, end);
     status = lp__segment_identity(image, r->header, made, error);
+    if (status == LP_OK && add_asked(r->header, made) != LP_OK)
+        status = no_memory(r);
     if (status == LP_OK)
         status = read_names(r);
     if (status == LP_OK)

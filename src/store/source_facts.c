@@ -19,7 +19,8 @@ static bool is_hex(const char *text, size_t size)
 lp_status lp_source_facts_write(int dirfd, const lp_source_facts *facts)
 {
     char text[256], temporary[64];
-    int size = snprintf(text, sizeof text, HEAD "%s\n%" PRId64 "\n%s\n", facts->commit, facts->dirty, facts->diff);
+    int size = snprintf(text, sizeof text, HEAD "%s\n%" PRId64 "\n%s\n%" PRId64 "\n", facts->commit, facts->dirty,
+                        facts->diff, facts->untracked);
 
     snprintf(temporary, sizeof temporary, LP_SOURCE_FACTS ".%ld", (long)getpid());
     int fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -50,7 +51,7 @@ static const char *hex_line(const char *at, char *out)
 lp_status lp_source_facts_read(int dirfd, lp_source_facts *facts)
 {
     char text[256], *end;
-    lp_source_facts got = {.dirty = LP_UNKNOWN_I64};
+    lp_source_facts got = {.dirty = LP_UNKNOWN_I64, .untracked = LP_UNKNOWN_I64};
 
     if (lp__read_text(dirfd, LP_SOURCE_FACTS, text, sizeof text - 1) <= 0)
         return LP_E_MISSING;
@@ -58,8 +59,13 @@ lp_status lp_source_facts_read(int dirfd, lp_source_facts *facts)
     if (!at)
         return LP_E_DAMAGED;
     got.dirty = strtoll(at, &end, 10);
-    if (end == at || *end != '\n' || got.dirty < 0 || !hex_line(end + 1, got.diff))
+    if (end == at || *end != '\n' || got.dirty < 0 || !(at = hex_line(end + 1, got.diff)))
         return LP_E_DAMAGED;
+    got.untracked = strtoll(at, &end, 10);
+    if (end == at || *end != '\n')
+        return LP_E_DAMAGED;
+    if (got.untracked < 0)
+        got.untracked = LP_UNKNOWN_I64;
     *facts = got;
     return LP_OK;
 }
@@ -72,5 +78,6 @@ void lp_source_facts_apply(const lp_source_facts *facts, lp_arena *arena, lp_ide
         memcmp(id->source_commit.data, facts->commit, size) != 0)
         return;
     id->source_dirty = facts->dirty;
+    id->source_untracked = facts->untracked;
     id->source_diff = lp__text(arena, facts->diff);
 }

@@ -9,9 +9,10 @@
 #define LP_SOURCE_FACTS ".source" /* the file, and the start of its temporary names */
 
 typedef struct lp_source_facts {
-    char commit[65]; /* hex: the answer is of the work tree at this commit */
-    char diff[65];   /* hex, "" if nothing differs or it could not be told */
-    int64_t dirty;   /* files */
+    char commit[65];   /* hex: the answer is of the work tree at this commit */
+    char diff[65];     /* hex, "" if nothing differs or it could not be told */
+    int64_t dirty;     /* files */
+    int64_t untracked; /* files that git does not know, LP_UNKNOWN_I64 or -1: could not be told */
 } lp_source_facts;
 
 lp_status lp_source_facts_write(int dirfd, const lp_source_facts *facts);

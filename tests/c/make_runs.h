@@ -49,7 +49,7 @@ static inline lp_worker *made_worker(const char *role, const char *host, int64_t
     id->platform = made_str("Linux-6.1-x86_64");
     id->source_commit = made_str("b2218b76c0ffee00c0ffee00c0ffee00c0ffee00");
     id->source_diff = made_str("");
-    id->source_dirty = LP_UNKNOWN_I64;
+    id->source_dirty = id->source_untracked = LP_UNKNOWN_I64;
     id->hardware = (lp_hardware){16, 32, 32, 64ll << 30, NULL, 0};
     worker->written_ns = MADE_START + 100 * SECOND;
     worker->elapsed_ns = 100 * SECOND;

@@ -37,6 +37,7 @@ static inline void recording_identity(lp_segment *segment)
                       .local_rank = LP_UNKNOWN_I64,
                       .world_size = LP_UNKNOWN_I64,
                       .source_dirty = LP_UNKNOWN_I64,
+                      .source_untracked = LP_UNKNOWN_I64,
                       .job_id = {"", 0},
                       .launcher = {"", 0},
                       .python = {"", 0},

@@ -203,7 +203,7 @@ static void a_folder_is_tidied_when_nobody_needs_it(void)
 static void facts_go_round(void)
 {
     static const char commit[] = "0123456789abcdef0123456789abcdef01234567";
-    lp_source_facts facts = {.dirty = 5, .diff = "89abcdef"}, got;
+    lp_source_facts facts = {.dirty = 5, .diff = "89abcdef", .untracked = 7}, got;
     lp_arena *arena = lp_arena_new();
     lp_identity id;
 
@@ -216,6 +216,7 @@ static void facts_go_round(void)
     CHECK_STR(got.commit, commit);
     CHECK_STR(got.diff, "89abcdef");
     CHECK_EQ(got.dirty, 5);
+    CHECK_EQ(got.untracked, 7);
     lp_identity_init(&id);
     lp_source_facts_apply(&got, arena, &id); /* outside git */
     CHECK_EQ(id.source_dirty, LP_UNKNOWN_I64);
@@ -229,6 +230,7 @@ static void facts_go_round(void)
     id.source_extra_count = 0;
     lp_source_facts_apply(&got, arena, &id);
     CHECK_EQ(id.source_dirty, 5);
+    CHECK_EQ(id.source_untracked, 7);
     CHECK_EQ(id.source_diff.size, 8u);
     static const char *const bad[] = {"",
                                       "x",

@@ -50,6 +50,7 @@ static void check_identity(const lp_identity *a, const lp_identity *b)
     check_text(a->platform, b->platform, "platform");
     check_text(a->source_commit, b->source_commit, "source_commit");
     CHECK_EQ(a->source_dirty, b->source_dirty);
+    CHECK_EQ(a->source_untracked, b->source_untracked);
     check_text(a->source_diff, b->source_diff, "source_diff");
     CHECK_EQ(a->source_extra_count, b->source_extra_count);
     for (uint32_t i = 0; i < a->source_extra_count && i < b->source_extra_count; i++) {
@@ -130,6 +131,9 @@ static void check_worker(const lp_worker *a, const lp_worker *b)
     CHECK_EQ(a->generation, b->generation);
     CHECK_EQ(a->final, b->final);
     CHECK_EQ(a->unclean, b->unclean);
+    CHECK_EQ(a->end.code, b->end.code);
+    CHECK_EQ(a->end.core_dumped, b->end.core_dumped);
+    CHECK_EQ(a->end.replaced, b->end.replaced);
     check_text(a->clock, b->clock, "clock");
     check_text(a->cpu_source, b->cpu_source, "cpu_source");
     check_text(a->split_source, b->split_source, "split_source");
@@ -158,6 +162,26 @@ static void every_field_comes_back(void)
     lp_buffer_free(&bytes);
     lp_worker_free(back);
     lp_worker_free(worker);
+}
+
+static void every_end_comes_back(void)
+{
+    static const lp_end ends[] = {
+        {-9, false, false}, {-11, true, false}, {0, false, false}, {255, false, false}, {LP_UNKNOWN_I64, false, true}};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        lp_worker *worker = build_worker(), *back = NULL;
+        lp_buffer bytes = {0};
+        lp_error error;
+        worker->unclean = true;
+        worker->end = ends[i];
+        REQUIRE(lp_snapshot_encode(worker, &bytes) == LP_OK);
+        REQUIRE(lp_snapshot_decode(bytes.data, bytes.size, "a.snap", &back, &error) == LP_OK);
+        check_worker(worker, back);
+        lp_buffer_free(&bytes);
+        lp_worker_free(back);
+        lp_worker_free(worker);
+    }
 }
 
 static void an_empty_worker_comes_back(void)
@@ -555,6 +579,7 @@ int main(int argc, char **argv)
         return print_sample();
     RUN(the_checksum_is_crc32c);
     RUN(every_field_comes_back);
+    RUN(every_end_comes_back);
     RUN(an_empty_worker_comes_back);
     RUN(the_identity_stands_alone);
     RUN(the_head_needs_only_the_start);

@@ -17,7 +17,7 @@ SEES = {
     "analysis": {"core", "store", "analysis"},
     "render": {"core", "store", "analysis", "render"},
     "cli": {"core", "store", "analysis", "render", "cli"},
-    "python": {"core", "store", "analysis", "render", "cli", "collector", "python"},
+    "python": {"sample", "core", "store", "analysis", "render", "cli", "collector", "python"},
 }
 SOURCES = sorted(p for p in SRC.rglob("*") if p.suffix in (".c", ".h"))
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.M)
@@ -85,7 +85,7 @@ FORBIDDEN = re.compile(
 )
 
 
-# A command that takes the whole terminal is no guest: its process is its own, and must put the terminal back by any end.
+# A command that takes the whole terminal is no guest: its process is its own, and puts the terminal back by any end.
 TERMINAL = SRC / "cli/terminal.c"
 GUESTS = [p for p in SOURCES if layer_of(p) != "collector" and p.name != "main.c" and p != TERMINAL]
 

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -283,9 +285,6 @@ def test_chosen_modules_functions_and_paths(tmp_path: Path, target: str, found: 
         pkg__mod="def deep():\n    return 3\n",
     )
     names = set(figures(tmp_path, "-p", target, "prog.py"))
-    if sys.version_info < (3, 11):  # code does not know its qualified name there: a class cannot be chosen
-        found = {"method" if n == "T.method" else n for n in found} if target != "lib.T" else set()
-        names = {n.split(".")[-1] for n in names}
     assert {n for n in names if not n.startswith("<module>") and n != "T"} == found - {"<module>"}
     assert ("<module>" in names) >= ("<module>" in found)
 
@@ -360,3 +359,117 @@ def test_a_profiler_inside_the_program(tmp_path: Path) -> None:
     assert lineprofiler("run", "-q", "prog.py", cwd=tmp_path).expect().stdout == "[1]\n"
     found: dict[str, Any] = figures(tmp_path, "prog.py")
     assert found["f"] == {4: 1}
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.05)
+
+
+def test_processes_that_are_killed_are_in_the_report(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="""
+        import multiprocessing, os, signal
+        def work(n):
+            for i in range(n):
+                pass
+        work(3)
+        for end in (lambda: os._exit(0), lambda: os.kill(os.getpid(), signal.SIGKILL)):
+            if os.fork() == 0:
+                work(10)
+                end()
+            os.wait()
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            pool.map(work, [100, 100], chunksize=1)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    done = lineprofiler("run", "-o", "out.lprof", "--functions", "prog.py", cwd=tmp_path)
+    assert done.returncode == -signal.SIGKILL
+    assert "Not measured: the end of " in done.stdout
+    document = json.loads(lineprofiler("lines", "out.lprof", "--format", "json", cwd=tmp_path).expect().stdout)
+    [work] = [f for f in document["functions"] if f["function"] == "work"]
+    assert {n["line"]: n["hits"] for n in work["lines"]} == {4: 4 + 2 * 11 + 2 * 101, 5: 3 + 2 * 10 + 2 * 100}
+    assert work["lines"][0]["source"] == "    for i in range(n):"
+
+
+LIVE = ("lines", "live", "--format", "json")
+
+
+def test_a_living_run_can_be_looked_at(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="""
+        import time
+        def wait():
+            time.sleep(60)
+        def work():
+            for i in range(1000):
+                pass
+            wait()
+        work()
+        """,
+    )
+    with subprocess.Popen([COMMAND, "run", "-q", "--live", "live", "prog.py"], cwd=tmp_path, env=environment()) as run:
+
+        def waits() -> bool:
+            if not (tmp_path / "live").is_dir():
+                return False
+            functions = json.loads(lineprofiler(*LIVE, cwd=tmp_path).expect().stdout)["functions"]
+            return any(f["function"] == "wait" and f["lines"] for f in functions)
+
+        wait_for(waits)
+        document = json.loads(lineprofiler(*LIVE, cwd=tmp_path).expect().stdout)
+        found = {f["function"]: {n["line"]: n["hits"] for n in f["lines"]} for f in document["functions"]}
+        assert found["work"] == {6: 1001, 7: 1000, 8: 1}
+        assert found["wait"] == {4: 1}
+        assert document["notes"] == ["what comes yet: 1 process still running"]
+        [place] = document["places"]
+        assert re.search(r"is in <module> prog\.py:9 > work prog\.py:8 > wait prog\.py:4 for ", place)
+        run.send_signal(signal.SIGTERM)
+        run.wait(LIMIT_S)
+    again = json.loads(lineprofiler(*LIVE, cwd=tmp_path).expect().stdout)
+    assert again["notes"] == ["the end of 1 process, killed or left by os._exit"]
+    assert "was in <module>" in again["places"][0]
+
+
+def test_a_profiler_that_shares(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="""
+        import os
+        from lineprofiler import LineProfiler
+        def f():
+            return 1
+        profiler = LineProfiler(f)
+        profiler.share("figures")
+        with profiler:
+            f()
+            if os.fork() == 0:
+                f()
+                os._exit(0)
+            os.wait()
+        try:
+            profiler.share("elsewhere")
+        except RuntimeError as error:
+            print("refused")
+        """,
+    )
+    (tmp_path / "figures").mkdir(mode=0o700)
+    assert run_process([sys.executable, "prog.py"], cwd=tmp_path).expect().stdout == "refused\n"
+    document = json.loads(lineprofiler("lines", "figures", "--format", "json", cwd=tmp_path).expect().stdout)
+    [function] = document["functions"]
+    assert (function["calls"], document["processes"]) == (2, 2)
+
+
+def test_a_folder_of_damaged_files(tmp_path: Path) -> None:
+    folder = tmp_path / "live"
+    folder.mkdir()
+    (folder / "a.lines").write_bytes(b"garbage")
+    (folder / "1-2.lprof").write_bytes(b"garbage")
+    done = lineprofiler("lines", "live", cwd=tmp_path).expect()
+    assert "Not measured: 1-2.lprof: it is no .lprof file" in done.stdout
+    assert "a.lines" in done.stdout

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import mmap
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import killing
 import pytest
 from lpstage import Stage, wait_for
 
@@ -433,66 +431,18 @@ def test_creation_against_adoption(stage: Stage) -> None:
     assert segment_files(stage) == []
 
 
+def test_programs_killed_at_random(stage: Stage) -> None:
+    """The collector writes what they left, in a living moment of it and after their death."""
+    killing.kill_programs(stage, 20)
+
+
 # ---- without it ------------------------------------------------------------------------------------------------------
-
-VICTIM = """
-import mmap, sys, time
-from lineprofiler.accounting import Profiler
-
-profiler = Profiler("run", role="victim", snapshot_interval_s=0.05)
-with open("oracle", "r+b") as file:
-    shared = memoryview(mmap.mmap(file.fileno(), 4096)).cast("Q")
-while not shared[4]:
-    shared[0] += 1
-    with profiler.phase("step"):
-        shared[2] += 2
-        profiler.count("n", 2)
-        shared[3] += 2
-    shared[1] += 1
-    if shared[0] % 100 == 0:
-        time.sleep(0.001)
-profiler.close()
-"""
-
-
-@contextlib.contextmanager
-def oracle(stage: Stage) -> Iterator[Any]:
-    path = stage.folder / "oracle"
-    path.write_bytes(bytes(4096))
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096) as mapped:
-        with memoryview(mapped) as raw, raw.cast("Q") as cells:
-            yield cells
 
 
 @pytest.mark.parametrize("end", ["killed", "closed"])
 def test_the_collector_killed_at_random(stage: Stage, end: str) -> None:
     """Nothing is lost: another one is started by whoever is overdue, and the segments were never its own."""
-    chance = random.Random(os.urandom(8))
-    with oracle(stage) as cells:
-        program = stage.start(VICTIM)
-        wait_for(lambda: cells[1] > 100, "it records")
-        killed: set[int] = set()
-        while len(killed) < 20:
-            wait_for(lambda: set(stage.collectors()) - killed, "a new collector", 20)
-            time.sleep(chance.random() * 0.03)
-            for pid in stage.collectors():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                killed.add(pid)
-            assert program.poll() is None
-        if end == "killed":
-            program.kill()
-        else:
-            cells[4] = 1
-        program.wait()
-        begun, finished, most, least = cells[0], cells[1], cells[2], cells[3]
-    stage.settle()
-    report = stage.report()
-    report.healthy()
-    assert report.states() == ["died" if end == "killed" else "closed"]
-    assert finished <= report.calls()["step"] <= begun <= finished + 1
-    assert least <= report.counters()["step:n"] <= most
-    assert stage.segments() == [], "the last one has tidied up"
+    killing.kill_collectors(stage, 20, end)
 
 
 def test_collector_and_worker_killed_together(stage: Stage) -> None:
@@ -655,9 +605,13 @@ def test_git_is_asked_for_what_is_not_committed(stage: Stage, end: str) -> None:
     git("init", "-q")
     (stage.folder / "file").write_text("one\n")
     (stage.folder / "other").write_text("one\n")
-    git("add", "file", "other")
+    (stage.folder / ".gitignore").write_text("ignored\n/run\n/program*\n")
+    git("add", "file", "other", ".gitignore")
     git("commit", "-qm", "c")
     (stage.folder / "file").write_text("two\n")
+    (stage.folder / "new").mkdir()
+    for name in ("ignored", "new/a", "new/b"):
+        (stage.folder / name).write_text("unknown to git\n")
     program = stage.start(
         """
         import sys
@@ -683,5 +637,6 @@ def test_git_is_asked_for_what_is_not_committed(stage: Stage, end: str) -> None:
     difference = git("diff", "HEAD", "--binary")
     assert source["commit"] == git("rev-parse", "HEAD").strip()
     assert source["dirty_files"] == 1
+    assert source["untracked_files"] == 2, "by files, without what is ignored"
     assert source["diff_sha"] == git("hash-object", "--stdin", input=difference).strip()
     assert stage.segments() == []

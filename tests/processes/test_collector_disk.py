@@ -117,11 +117,7 @@ def stopped_thread(_: Stage) -> Iterator[Freezer]:
 
     @contextlib.contextmanager
     def freeze(collector: int) -> Iterator[None]:
-        (thread,) = [
-            int(t.name)
-            for t in Path(f"/proc/{collector}/task").iterdir()
-            if (t / "comm").read_text() == "lineprofiler-dk\n"
-        ]
+        (thread,) = [t for t, name in threads_of(collector, "comm").items() if name == "lineprofiler-dk\n"]
         ptrace(PTRACE_SEIZE, thread)
         ptrace(PTRACE_INTERRUPT, thread)
         os.waitpid(thread, WALL)
@@ -154,12 +150,18 @@ def collector_of(stage: Stage) -> int:
     return stage.collectors()[0]
 
 
+def threads_of(collector: int, file: str) -> dict[int, str]:
+    """What /proc says of each; one that has just ended is not there."""
+    found = {}
+    for thread in Path(f"/proc/{collector}/task").iterdir():
+        with contextlib.suppress(OSError):
+            found[int(thread.name)] = (thread / file).read_text()
+    return found
+
+
 def hangs(collector: int) -> bool:
     """Is a thread of it in a call that does not return, or stopped?"""
-    return any(
-        (t / "stat").read_text().rsplit(")", 1)[1].split()[0] in ("D", "t")
-        for t in Path(f"/proc/{collector}/task").iterdir()
-    )
+    return any(stat.rsplit(")", 1)[1].split()[0] in ("D", "t") for stat in threads_of(collector, "stat").values())
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lptest import ROOT, lineprofiler, phases_of, report_json, run_process
+from lptest import ROOT, environment, lineprofiler, phases_of, report_json, run_process, tells_how
 
 ITERATIONS = 2000
 ACTORS = 4
@@ -139,3 +140,48 @@ def test_report_json_is_json_with_the_hidden_option_too(copies: Path) -> None:
         json.loads(lineprofiler("report", copies, *how).expect().stdout) for how in (["--json"], ["--format", "json"])
     ]
     assert [d["run"]["processes"] for d in documents] == [3, 3]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run_dir = tmp_path_factory.mktemp("killed") / "run"
+    assert "exit codes of the workers: [0, 0, -9]" in run_example("killed_worker", run_dir)
+    return run_dir
+
+
+def test_the_killed_worker_is_in_the_report_and_named(killed: Path) -> None:
+    """Forty steps each but for the one that was killed in its twentieth, inside `step/backward`."""
+    document = report_json(killed)
+    phases = phases_of(document, "worker")
+    entries = {name: phase["calls"] for name, phase in phases.items()}
+    assert entries == {"step": 99, "step/load": 100, "step/forward": 100, "step/backward": 99}
+    assert phases["step/load"]["counters"]["samples"] == 64 * 100
+    (dead,) = [w for w in document["workers"] if w["state"] == "died"]
+    assert dead["role"] == "worker"
+    assert [each["path"] for each in dead["open"]] == [["step"], ["step", "backward"]]
+    assert [w["pid"] for w in document["caveats"]["died_inside"]] == [dead["pid"]]
+    text = lineprofiler("report", killed, env=environment(COLUMNS="120")).expect().stdout
+    assert "1 of 4 worker(s) died inside a phase" in text
+    how = "SIGKILL after" if dead["exit_code"] == -9 else "after"
+    assert re.search(rf"^  \S+:{dead['pid']} worker  {how} [^,]+, .*inside step/backward$", text, re.M), text
+
+
+@pytest.mark.skipif(not tells_how(), reason="kernel < 6.15 tells nobody but the parent")
+def test_how_the_worker_was_killed(killed: Path) -> None:
+    assert [(w["exit_code"], w["end"]) for w in report_json(killed)["caveats"]["died_inside"]] == [(-9, "SIGKILL")]
+
+
+def test_lines_of_the_search_show_its_four_parts() -> None:
+    """Lines of one part are hit equally often; the numbers follow from each other."""
+    example = str(ROOT / "examples" / "mcts_loop.py")
+    out = run_process([sys.executable, "-W", "error", example]).expect().stdout
+    hits = {}
+    for line in out[out.index("uct_search  ") :].splitlines():
+        cells = line.split(None, 6)
+        if len(cells) == 7 and cells[0].isdigit() and cells[1].replace(",", "").isdigit():
+            source = cells[6].split("  #")[0].lstrip("█▌ ")
+            hits[source.split(" = ")[0]] = int(cells[1].replace(",", ""))
+    assert hits["explore"] == hits["exploit"] == hits["score"] == hits["if score > best_score:"]
+    # Each of the eight children is looked at, and the loop is left once for each step down.
+    assert hits["for child in node.children:"] == hits["explore"] * 9 // 8
+    assert "best first move: " in out

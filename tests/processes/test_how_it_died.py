@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import signal
 import time
 from pathlib import Path
 
 import pytest
 from lpstage import Stage, wait_for
+from lptest import tells_how
 
 # Reads a line before it ends, so that the test decides when; each way of ending is one word.
 PROGRAM = """
@@ -45,9 +45,8 @@ ENDS = {
     "zero": (0, "exit code 0"),
 }
 
-KERNEL = tuple(int(n) for n in platform.release().split("-")[0].split(".")[:2])
-# Before 6.15 only a zombie tells, and the test's programs are waited for at once.
-TELLS = KERNEL >= (6, 15)
+# Else only a zombie tells, and the test's programs are waited for at once.
+TELLS = tells_how()
 
 
 def is_watched(stage: Stage, pid: int) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from linetest import H, marked
 from lptest import ROOT, Done, environment, run_process, run_python
 
-# `engine(run)` runs something, measured or not as the argument says, and compares what the engine saw with what it must.
+# `engine(run)` runs something, measured or not as the argument says, and compares what the engine saw with the truth.
 AROUND = """
 import sys
 sys.path.insert(0, {support!r})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 import textwrap
@@ -20,6 +21,11 @@ SPEC = ROOT.parent / "shared" / "spec"
 
 # One slow step of a loaded two-core machine must not fail a test that asserts no duration.
 LIMIT_S = 120
+
+
+def tells_how() -> bool:
+    """The kernel tells who is not the parent how a process died: Linux 6.15 (PIDFD_INFO_EXIT)."""
+    return tuple(int(n) for n in platform.release().split("-")[0].split(".")[:2]) >= (6, 15)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from lineprofiler.accounting.analysis import analyse
     from lineprofiler.accounting.results import (
         AmountHistogram,
         Backend,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         report_as_dict,
         write_report,
     )
+    from lineprofiler.accounting.sampler import ResourceSampler
 
 __all__ = [
     "AmountHistogram",
@@ -71,10 +73,12 @@ __all__ = [
     "PhaseStats",
     "PhaseTree",
     "Profiler",
+    "ResourceSampler",
     "Sample",
     "SampleAnalysis",
     "WorkerSnapshot",
     "WorkerTrace",
+    "analyse",
     "compare",
     "comparison_as_dict",
     "count",
@@ -117,10 +121,8 @@ _RESULTS = (
     "WorkerTrace",
     "merge_trees",
 )
-_MODULES = ("cli", "results", "run")
+_MODULES = ("analysis", "cli", "results", "run", "sampler")
 _LATER = {
-    "ResourceSampler": "the sampler",
-    "analyse": "the sampler",
     "Span": "the timeline",
     "TraceBuffer": "the timeline",
     "lifecycle_segments": "the timeline",
@@ -139,6 +141,10 @@ def __getattr__(name: str) -> "Any":
         from lineprofiler.accounting import run
 
         value = getattr(run, name)
+    elif name == "analyse":
+        from lineprofiler.accounting.analysis import analyse as value
+    elif name == "ResourceSampler":
+        from lineprofiler.accounting.sampler import ResourceSampler as value
     elif name in _MODULES:
         __import__(f"{__name__}.{name}")
         return globals()[name]  # the import has put it here

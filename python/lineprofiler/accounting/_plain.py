@@ -206,6 +206,7 @@ def _metadata(data: dict[str, Any]) -> dict[str, Any]:
         source = {
             "commit": data["source_commit"],
             "dirty_files": data["source_dirty"],
+            "untracked_files": data["source_untracked"],
             "diff_sha": data["source_diff"],
         }
     return {

@@ -7,7 +7,7 @@ Numbers that could not be measured are ``None`` or a documented sentinel, never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from math import ceil
@@ -451,7 +451,7 @@ class GpuPhaseUsage:
 
 @dataclass(slots=True)
 class SampleAnalysis:
-    """What the samples of a run say. Filled by the sampler, which comes with a later version."""
+    """What samples say (`analyse`)."""
 
     totals: IoTotals = field(default_factory=IoTotals)
     io_by_phase: dict[str, IoTotals] = field(default_factory=dict)
@@ -668,6 +668,37 @@ class MergedRun:
     def backend_artifacts(self) -> list[dict[str, Any]]:
         """What heavy backends left."""
         return [worker.backend for worker in self.workers if worker.backend]
+
+
+class PendingSamples:
+    """Samples that are read when they are asked for: a run of twelve hours has millions."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, read: Callable[[], list[Sample]]) -> None:
+        self.read = read
+
+
+class _SamplesSlot:
+    """The slot `samples` of WorkerSnapshot, which may hold PendingSamples; whoever looks gets the list."""
+
+    def __init__(self, slot: Any) -> None:
+        self._slot = slot
+
+    def __get__(self, worker: WorkerSnapshot | None, owner: type | None = None) -> Any:
+        if worker is None:
+            return self
+        samples = self._slot.__get__(worker, owner)
+        if isinstance(samples, PendingSamples):
+            samples = samples.read()
+            self._slot.__set__(worker, samples)
+        return samples
+
+    def __set__(self, worker: WorkerSnapshot, samples: Any) -> None:
+        self._slot.__set__(worker, samples)
+
+
+setattr(WorkerSnapshot, "samples", _SamplesSlot(WorkerSnapshot.__dict__["samples"]))  # noqa: B010 - a slot, to mypy
 
 
 @dataclass(slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lineprofiler import _lineprofiler
 from lineprofiler.accounting import _plain
-from lineprofiler.accounting.results import MergedRun, PhaseDelta
+from lineprofiler.accounting.results import MergedRun, PendingSamples, PhaseDelta
 
 __all__ = [
     "compare",
@@ -27,11 +28,22 @@ def merge_run(run_dir: _Path, with_samples: bool = True, with_trace: bool = Fals
     """The newest attempt in a run directory: snapshots, and what this host's living and dead processes hold in memory.
 
     Dead processes of this host that left no final snapshot get one first. A missing directory and one without workers
-    give an empty run with `empty_reason`; files that cannot be read are in `unreadable`. `with_samples` and
-    `with_trace` have no effect yet: this version records neither. Raises OSError if the directory cannot be listed.
+    give an empty run with `empty_reason`; files that cannot be read are in `unreadable`. `with_samples`: the workers'
+    `samples` are there; they are read when they are first looked at. `with_trace` has no effect yet: this version
+    records no timeline. Raises OSError if the directory cannot be listed.
     """
     path = os.fspath(run_dir)
-    return _plain.run_from_plain(_lineprofiler.load_run(path, True), path)
+    run = _plain.run_from_plain(_lineprofiler.load_run(path, True), path)
+    if with_samples and (run.workers or run.superseded):
+        from lineprofiler.accounting.sampler import RunSamples
+
+        files = RunSamples(path)
+        for worker in (*run.workers, *run.superseded):
+            uuid = worker.details.get("uuid", "")
+            if files.has(uuid):
+                read = partial(files.read, uuid, worker.run_id, worker.host)
+                worker.samples = PendingSamples(read)  # type: ignore[assignment]
+    return run
 
 
 def render(run: MergedRun) -> str:

@@ -1,7 +1,8 @@
 """Inside a process of ``lineprofiler run``: starts the profiler before the program, leaves the figures at its end.
 
-Each process writes a file of its own into the run's private folder: at its end, and a child of multiprocessing, which
-ends without running `atexit`, by a finalizer. The command merges them.
+The figures lie in a file of the run's private folder from the first line on, so that a killed process leaves them.
+One that ends by itself writes them once more, with the text of its sources: at its end, and a child of multiprocessing,
+which ends without running `atexit`, by a finalizer. The command merges them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Run:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.folder = str(settings["folder"])
         self.profiler = LineProfiler(settings["root"])
+        self.profiler.share(self.folder)
         targets: list[str] = settings["targets"]
         if targets:
             self.profiler.select = Targets(targets, self.profiler.book)

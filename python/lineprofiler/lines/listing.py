@@ -49,6 +49,8 @@ def render(profile: Profile, layout: Layout, *, functions: bool = True, top: boo
     if profile.is_empty:
         return "No line of the profiled code was executed.\n" + _notes(profile)
     parts = [_head(profile, layout)]
+    if profile.places:
+        parts.append("".join(f"{inert(place)}\n" for place in profile.places) + "\n")
     if top:
         parts.append(_hottest(profile, layout))
     if functions:

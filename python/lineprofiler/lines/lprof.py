@@ -89,6 +89,7 @@ def _ours(extra: dict[Any, Any]) -> Profile:
     profile = Profile(
         own_cost={_text(k): float(v) for k, v in extra["own_cost"].items()},
         notes=[_text(note) for note in extra["notes"]],
+        places=[_text(place) for place in extra["places"]],
         processes=_number(extra["processes"]),
         full=bool(extra["full"]),
     )
@@ -165,6 +166,7 @@ def _extra(profile: Profile) -> dict[str, Any]:
         "version": VERSION,
         "own_cost": dict(profile.own_cost),
         "notes": list(profile.notes),
+        "places": list(profile.places),
         "processes": profile.processes,
         "full": profile.full,
         "sources": {path: _source(source) for path, source in profile.sources.items()},

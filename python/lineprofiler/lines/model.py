@@ -91,6 +91,8 @@ class Profile:
     sources: dict[str, Source] = field(default_factory=dict)
     own_cost: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    """Where processes are that still run, or were when they were killed."""
     processes: int = 1
     full: bool = True
     """False where only hits and times are known, as in files of line_profiler."""
@@ -111,6 +113,7 @@ class Profile:
         for name, cost in other.own_cost.items():
             self.own_cost[name] = max(cost, self.own_cost.get(name, 0.0))
         self.notes += [note for note in other.notes if note not in self.notes]
+        self.places += other.places
         self.processes += other.processes
         self.full = self.full and other.full
 

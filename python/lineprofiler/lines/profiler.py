@@ -102,6 +102,7 @@ class LineProfiler:
         self._engine: LineEngine | None = None
         self._started = 0
         self._chosen = False
+        self._shared: str | None = None
         self.functions: list[Any] = []
         """The functions that were added, as they were given."""
         for function in functions:
@@ -147,6 +148,16 @@ class LineProfiler:
             self._started = 1
             self.disable_by_count()
 
+    def share(self, folder: str | PathLike[str]) -> None:
+        """Keeps the figures of this process and its forked children in files of this folder, from the first line on.
+
+        ``lineprofiler lines FOLDER`` reads them while the program runs, hangs, or after it was killed. Nobody else may
+        have access to the folder. Raises RuntimeError if profiling has begun.
+        """
+        self._shared = os.path.abspath(os.fspath(folder))
+        if self._engine is not None:
+            self._engine.share(self._shared)
+
     def _switch_on(self) -> None:
         engines.start(self._made())
 
@@ -160,6 +171,8 @@ class LineProfiler:
             if select is None and not self._chosen:
                 select = Project(self._root, self._config, self.book)
             self._engine = engines.new_engine(select, self._backend)
+            if self._shared is not None:
+                self._engine.share(self._shared)
         return self._engine
 
     @property

@@ -17,7 +17,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from lineprofiler.config import ProfilerConfig, find_project_root
-from lineprofiler.lines.source import SourceBook
+from lineprofiler.lines.source import SourceBook, definitions
 
 _OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -30,9 +30,13 @@ def folder_of_caller(frame: FrameType | None) -> Path:
     return find_project_root(filename if filename and os.path.isfile(filename) else None)
 
 
-def qualified_name(code: CodeType) -> str:
-    """`co_qualname`; the plain name on Python 3.10, which has none."""
-    return str(getattr(code, "co_qualname", code.co_name))
+def qualified_name(code: CodeType, book: SourceBook) -> str:
+    """`co_qualname`; on Python 3.10, whose code has none, what the source says."""
+    name = getattr(code, "co_qualname", None)
+    if name is not None:
+        return str(name)
+    found = definitions(book.get(code.co_filename)).get(code.co_firstlineno)
+    return found[0] if found is not None and found[0].split(".")[-1] == code.co_name else code.co_name
 
 
 class Project:
@@ -55,22 +59,24 @@ class Project:
             wanted = self._files[filename] = self._file(filename)
         if wanted is None:
             wanted = self._without_file(code)
-        return wanted and (not self._config.functions or self._config.allows_function(qualified_name(code)))
+        return wanted and (not self._config.functions or self._config.allows_function(qualified_name(code, self._book)))
 
     def _file(self, filename: str) -> bool | None:
         """Whether functions of this file are profiled; None if there is no such file."""
         if filename.startswith("<"):
             return False if filename.startswith("<frozen ") else None
-        path = self._book.path_of(filename) if not os.path.isabs(filename) else filename
-        if not os.path.isabs(path):
-            return None
-        if os.path.isfile(path):
-            if not self.holds(path):
+        if os.path.isabs(filename):
+            if self.holds(filename):
+                if self._book.capture_file(filename):
+                    return True
+            elif os.path.isfile(filename):
                 return False
-            self._book.capture(filename)
-            return True
-        module = _module_of(path)  # in a zip; a cell of a notebook has a name of a file and no module
-        if module is None or not self.holds(path):
+        else:
+            path = self._book.path_of(filename)
+            if os.path.isabs(path):
+                return self.holds(path)
+        module = module_of(filename)  # in a zip; a cell of a notebook has a name of a file and no module
+        if module is None or not self.holds(os.path.abspath(filename)):
             return None
         self._book.capture(filename, module)
         return True
@@ -87,16 +93,24 @@ class Project:
         return self._config.allows_path(path[len(self._prefix) :])
 
     def _without_file(self, code: CodeType) -> bool:
-        frame: FrameType | None = sys._getframe(2)
+        if _is_generated(code):
+            return False
+        caller = sys._getframe(1).f_back
+        frame = caller
         while frame is not None and frame.f_code is not code:
             frame = frame.f_back
-        if frame is None or _is_generated(code):
-            return False
-        module: Mapping[str, Any] = frame.f_globals
-        if not self._module(module, frame.f_back):
-            return False
-        self._book.capture(code.co_filename, module)
-        return True
+        if frame is not None:
+            module: Mapping[str, Any] = frame.f_globals
+            wanted = self._module(module, frame.f_back)
+        elif caller is not None:  # before Python 3.12 a frame that only begins cannot be seen: by who calls it
+            module = caller.f_globals if code.co_filename == caller.f_code.co_filename else {}
+            wanted = self._module({}, caller)
+        else:
+            module = vars(sys.modules["__main__"])
+            wanted = self._module(module, None)
+        if wanted:
+            self._book.capture(code.co_filename, module)
+        return wanted
 
     def _module(self, module: Mapping[str, Any], caller: FrameType | None) -> bool:
         file, name = module.get("__file__"), module.get("__name__")
@@ -104,27 +118,23 @@ class Project:
             return self.holds(os.path.abspath(file))
         if name == "__main__":
             return not _is_worker()  # a prompt, a notebook, python -c
-        if name is not None:
+        if name is not None or caller is None:
             return False
-        while caller is not None:  # a dictionary of its own: it belongs to who runs it
-            file = caller.f_globals.get("__file__")
-            if isinstance(file, str):
-                return self.holds(os.path.abspath(file))
-            caller = caller.f_back
-        return False
+        return self._module(caller.f_globals, caller.f_back)  # a dictionary of its own: it belongs to who runs it
+
+
+def _is_generated(code: CodeType) -> bool:
+    """Methods that dataclasses and namedtuples make: there is no text of theirs that somebody wrote."""
+    if code.co_filename != "<string>":
+        return code.co_filename.startswith("<attrs generated ")
+    made = getattr(code, "co_qualname", "").startswith("__create_fn__") or code.co_name in _GENERATED
+    return made or code.co_varnames[:1] == ("_cls",)
 
 
 def _is_worker() -> bool:
     """Whether the main module is the line of code by which multiprocessing starts its processes."""
     words = sys.orig_argv
     return "-c" in words and words[words.index("-c") + 1].startswith("from multiprocessing.")
-
-
-def _is_generated(code: CodeType) -> bool:
-    """Methods that dataclasses and the like make: there is no text of theirs that somebody wrote."""
-    return code.co_filename == "<string>" and (
-        qualified_name(code).startswith("__create_fn__") or code.co_name in _GENERATED
-    )
 
 
 def _installed() -> list[str]:
@@ -136,9 +146,10 @@ def _installed() -> list[str]:
     return sorted(f.rstrip(os.sep) + os.sep for f in every)
 
 
-def _module_of(path: str) -> Mapping[str, Any] | None:
+def module_of(filename: str) -> Mapping[str, Any] | None:
+    """The globals of the module that was loaded from a file of this name."""
     for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) == path:
+        if getattr(module, "__file__", None) == filename:
             return vars(module)
     return None
 
@@ -155,13 +166,10 @@ class Targets:
         self._names = [t for t in targets if not _is_path(t)]
 
     def __call__(self, code: CodeType) -> bool:
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code is not code:
-            frame = frame.f_back
-        module: Mapping[str, Any] = frame.f_globals if frame is not None else {}
-        wanted = self._by_path(code.co_filename) or self._by_name(code, module)
+        filename = code.co_filename
+        wanted = self._by_path(filename) or self._by_name(code, module_of(filename) or {})
         if wanted:
-            self._book.capture(code.co_filename, module)
+            self._book.capture(filename, module_of(filename))
         return wanted
 
     def _by_path(self, filename: str) -> bool:
@@ -177,7 +185,7 @@ class Targets:
         if name == "__main__":
             # python -m pkg.mod, whose functions are named by the module
             name = getattr(module.get("__spec__"), "name", None) or name
-        full = f"{name}.{qualified_name(code)}"
+        full = f"{name}.{qualified_name(code, self._book)}"
         return any(name == t or name.startswith(f"{t}.") or full == t or full.startswith(f"{t}.") for t in self._names)
 
 

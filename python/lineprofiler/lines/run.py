@@ -23,7 +23,8 @@ from lineprofiler.config import find_project_root
 from lineprofiler.lines import listing, lprof, screen
 from lineprofiler.lines.child import ENVIRONMENT
 from lineprofiler.lines.command import Parser, UsageError, usage_error
-from lineprofiler.lines.model import Profile, merged
+from lineprofiler.lines.model import Profile
+from lineprofiler.lines.shared import read_folder
 from lineprofiler.lines.tables import print_line_profiler
 
 HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
@@ -52,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     add("-s", "--setup", metavar="FILE", help="Python file to run before the program, unprofiled")
     add("-o", "--output", "--outfile", metavar="FILE", help="write an .lprof file (with -l: default SCRIPT.lprof)")
     add("--html", metavar="PATH", help="write the annotated source as a page")
+    add("--live", metavar="DIR", help="keep each process's figures in this folder, for `lineprofiler lines DIR`")
     add("--top", type=int, default=25, metavar="N", help="how many lines are listed (25)")
     add("--functions", action="store_true", help="print each function's lines as well")
     add("--all", action="store_true", help="with --functions: fold nothing, leave no function out")
@@ -90,12 +92,16 @@ def main(arguments: list[str]) -> int:
         _check(given, program)
     except UsageError as error:
         return usage_error(options, error)
-    folder = tempfile.mkdtemp(prefix="lineprofiler-")
+    try:
+        folder = _folder(given.live)
+    except OSError as error:
+        return usage_error(options, UsageError(f"{given.live}: {error.strerror}"))
     try:
         status = _run(program, _environment(given, program, folder))
-        profile = merged(_parts(folder))
+        profile = read_folder(folder)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if given.live is None:
+            shutil.rmtree(folder, ignore_errors=True)
     try:
         _report(given, program, profile, status)
     except OSError as error:
@@ -116,6 +122,18 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
     for path in (given.output, given.html):
         if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise UsageError(f"{path}: no such folder")
+
+
+def _folder(live: str | None) -> str:
+    """Where the processes leave their figures: an empty folder that is nobody else's."""
+    if live is None:
+        return tempfile.mkdtemp(prefix="lineprofiler-")
+    os.makedirs(live, mode=0o700, exist_ok=True)
+    os.chmod(live, 0o700)
+    for name in os.listdir(live):
+        if name.endswith((".lines", ".lprof")):
+            os.unlink(os.path.join(live, name))
+    return os.path.abspath(live)
 
 
 def _environment(given: argparse.Namespace, program: list[str], folder: str) -> dict[str, str]:
@@ -173,17 +191,6 @@ def _run(program: list[str], environment: dict[str, str]) -> int:
                 os.kill(child, info.si_signo)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _parts(folder: str) -> list[Profile]:
-    found = []
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".lprof"):
-            try:
-                found.append(lprof.read(os.path.join(folder, name)))
-            except (OSError, lprof.FormatError) as error:
-                found.append(Profile(notes=[f"process {name.split('-')[0]}: {error}"]))
-    return found
 
 
 def _report(given: argparse.Namespace, program: list[str], profile: Profile, status: int) -> None:

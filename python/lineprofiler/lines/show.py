@@ -18,6 +18,7 @@ from lineprofiler.lines import listing, lprof, screen
 from lineprofiler.lines.command import Parser, UsageError, usage_error
 from lineprofiler.lines.model import Function, Line, Profile, merged
 from lineprofiler.lines.screen import BOLD, DIM, GREEN, RED, duration, inert
+from lineprofiler.lines.shared import read_folder
 from lineprofiler.lines.source import last_line
 from lineprofiler.lines.stats import in_order, rows_of
 from lineprofiler.lines.tables import shown_path
@@ -27,10 +28,11 @@ def parser() -> argparse.ArgumentParser:
     found = Parser(
         prog="lineprofiler lines",
         usage="lineprofiler lines [options] FILE...\n       lineprofiler lines --diff [options] A B",
-        description="Prints line profiles (.lprof), added up. Files of line_profiler are read as well.",
+        description="Prints line profiles, added up: .lprof files, of line_profiler as well, and folders to which "
+        "processes write them (lineprofiler run --live), also while these run.",
     )
     add = found.add_argument
-    add("files", nargs="+", metavar="FILE", help=".lprof files, ours or of line_profiler")
+    add("files", nargs="+", metavar="FILE", help=".lprof file, or folder of a live run")
     add("--format", choices=("text", "json", "csv"), default="text", help="text (default), json or csv")
     add("--diff", action="store_true", help="compare two files: which lines got slower, which faster")
     add("--top", type=int, default=25, metavar="N", help="how many lines are listed (25)")
@@ -81,7 +83,11 @@ def main(arguments: list[str]) -> int:
 
 def _read(path: str) -> Profile:
     try:
-        return lprof.read(path)
+        if not os.path.isdir(path):
+            return lprof.read(path)
+        if not any(name.endswith((".lines", ".lprof")) for name in os.listdir(path)):
+            raise UsageError(f"{path}: no figures of lines are in this folder")
+        return read_folder(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except lprof.FormatError as error:
@@ -133,6 +139,7 @@ def document(profile: Profile) -> dict[str, Any]:
         "processes": profile.processes,
         "own_cost_ns": profile.own_cost,
         "notes": profile.notes,
+        "places": profile.places,
         "functions": [
             {
                 "file": f.key.filename,
