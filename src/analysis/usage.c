@@ -135,10 +135,7 @@ static lp_status take_batch(lp__usage *all, const source *from, lp_usage_host *h
 {
     switch (batch->series) {
     case LP_SERIES_PROCESS: return from->of_host ? LP_OK : lp__usage_process_batch(reading, file, batch);
-    case LP_SERIES_PROCESS_GPU:
-        if (!from->of_host)
-            lp__usage_process_gpu_batch(reading, batch);
-        return LP_OK;
+    case LP_SERIES_PROCESS_GPU: /* read_devices has had it */ return LP_OK;
     case LP_SERIES_HOST:
         if (from->of_host)
             lp__usage_host_batch(all, host, batch, from->interval_s);
@@ -146,6 +143,21 @@ static lp_status take_batch(lp__usage *all, const source *from, lp_usage_host *h
     case LP_SERIES_GPU: return from->of_host ? lp__usage_gpu_batch(all, from->host, batch, from->interval_s) : LP_OK;
     }
     return LP_OK; /* a series of a later version */
+}
+
+/* Which devices the process uses must be known before its rows are read. */
+static lp_status read_devices(lp__usage_reading *reading, int fd)
+{
+    lp_samples *file = NULL;
+    const lp_sample_batch *batch = NULL;
+    lp_error error = {.offset = UINT64_MAX};
+    lp_status status = lp_samples_open(fd, "", &file, &error);
+
+    while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
+        if (batch->series == LP_SERIES_PROCESS_GPU && batch->rows > 0)
+            lp__usage_process_gpu_batch(reading, batch);
+    lp_samples_close(file);
+    return status;
 }
 
 static lp_status read_batches(lp__usage *all, const source *from, lp_usage_host *host, lp__usage_reading *reading,
@@ -159,7 +171,6 @@ static lp_status read_batches(lp__usage *all, const source *from, lp_usage_host 
     free(reading->paths); /* numbers of paths are of one file */
     reading->paths = NULL;
     reading->path_count = 0;
-    reading->interval_s = from->interval_s > 0.0 ? from->interval_s : 1.0;
     while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
         if (batch->rows > 0)
             status = take_batch(all, from, host, reading, file, batch);
@@ -181,7 +192,10 @@ static lp_status read_source(lp__usage *all, const source *from, lp_usage_host *
     int fd = open(from->path.data, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return lose(all->usage, from->path, strerror(errno));
-    lp_status status = lp_samples_open(fd, "", &file, &error);
+    reading->interval_s = from->interval_s > 0.0 ? from->interval_s : 1.0;
+    lp_status status = from->of_host || all->device_count == 0 ? LP_OK : read_devices(reading, fd);
+    if (status == LP_OK)
+        status = lp_samples_open(fd, "", &file, &error);
     if (status == LP_OK) {
         status = read_batches(all, from, host, reading, file);
         lp_samples_close(file);

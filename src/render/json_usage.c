@@ -6,10 +6,11 @@
 
 #include "render/findings.h"
 
+/* To a millionth: sums of floating numbers differ in their last digits from machine to machine, and no sample is finer. */
 static void key_double(lp_json *json, const char *key, double value)
 {
     lp_json_key(json, key);
-    lp_json_double(json, value);
+    lp_json_double(json, fabs(value) < 1e9 ? round(value * 1e6) / 1e6 + 0.0 : value);
 }
 
 static void key_whole(lp_json *json, const char *key, double value) /* bytes, counts */

@@ -260,12 +260,14 @@ static void put_spark(lp_text *text, const char *label, const double *series, do
     lp_line_put(line, label);
     lp_line_to(line, 9);
     lp_line_style(line, LP_BAR);
-    for (unsigned i = 0; i < LP_USAGE_SPARK; i++) {
-        double share = series[i] > 0.0 && most > 0.0 ? fmin(series[i] / most, 1.0) : 0.0;
+    unsigned room = line->width - 9 - 18, columns = room < LP_USAGE_SPARK ? room : LP_USAGE_SPARK;
+    for (unsigned i = 0; i < columns; i++) {
+        double value = series[i * LP_USAGE_SPARK / columns];
+        double share = value > 0.0 && most > 0.0 ? fmin(value / most, 1.0) : 0.0;
         unsigned level = share > 0.0 ? 1 + (unsigned)(share * 7.0 + 0.5) : 0;
-        lp_line_put(line, isnan(series[i]) ? lp_line_glyph(line, "\xc2\xb7", "?")
-                          : line->utf8     ? blocks[level]
-                                           : plain[level]);
+        lp_line_put(line, isnan(value) ? lp_line_glyph(line, "\xc2\xb7", "?")
+                          : line->utf8 ? blocks[level]
+                                       : plain[level]);
     }
     lp_line_style(line, LP_PLAIN);
     lp_line_put(line, " peak ");
@@ -405,24 +407,24 @@ static void put_gpu(lp_text *text, const lp_usage *usage)
     }
     lp__text_section(text, "GPU", "(sampled)");
     lp_line_style(line, LP_DIM);
-    lp_line_right(line, USED, "busy");
-    lp_line_right(line, 43, "this run");
-    lp_line_right(line, 52, "idle");
-    lp_line_right(line, 64, "memory peak");
-    lp_line_right(line, 76, "ours");
+    lp_line_right(line, 26, "busy");
+    lp_line_right(line, 36, "this run");
+    lp_line_right(line, 44, "idle");
+    lp_line_right(line, 55, "mem peak");
+    lp_line_right(line, 64, "ours");
     lp_line_end(line);
     for (uint32_t i = 0; i < usage->gpu_count; i++) {
         const lp_usage_gpu *gpu = &usage->gpus[i];
         lp_line_format(line, "GPU %u", gpu->index);
         if (usage->run->host_count > 1) {
             lp_line_put(line, " ");
-            lp_line_name(line, &usage->run->hosts[gpu->host].name, 1, 16, LP_CUT_LEFT);
+            lp_line_name(line, &usage->run->hosts[gpu->host].name, 1, 12, LP_CUT_LEFT);
         }
-        lp_line_right(line, USED, lp_unit_percent(unit, gpu->busy));
-        lp_line_right(line, 43, lp_unit_percent(unit, gpu->ours));
-        lp_line_right(line, 52, lp_unit_percent(unit, 1.0 - gpu->busy));
-        lp_line_right(line, 64, lp_unit_bytes(unit, gpu->memory_peak));
-        lp_line_right(line, 76, lp_unit_bytes(unit, gpu->ours_memory_peak));
+        lp_line_right(line, 26, lp_unit_percent(unit, gpu->busy));
+        lp_line_right(line, 36, lp_unit_percent(unit, gpu->ours));
+        lp_line_right(line, 44, lp_unit_percent(unit, 1.0 - gpu->busy));
+        lp_line_right(line, 55, lp_unit_bytes(unit, gpu->memory_peak));
+        lp_line_right(line, 64, lp_unit_bytes(unit, gpu->ours_memory_peak));
         lp_line_end(line);
     }
     if (!isnan(usage->vram_allocated_peak))
@@ -456,17 +458,17 @@ static void put_gpu_phases(lp_text *text, const lp_usage *usage)
         if (rows++ == 0) {
             lp__text_section(text, "GPU BY PHASE", "(sampled)");
             lp_line_style(line, LP_DIM);
-            lp_line_right(line, 38, "p50");
-            lp_line_right(line, 45, "p95");
-            lp_line_right(line, 57, "VRAM");
-            lp_line_right(line, 67, "samples");
+            lp_line_right(line, 36, "p50");
+            lp_line_right(line, 43, "p95");
+            lp_line_right(line, 54, "VRAM");
+            lp_line_right(line, 63, "samples");
             lp_line_end(line);
         }
-        lp_line_name(line, &phase->path, 1, 32, LP_CUT_LEFT);
-        lp_line_right(line, 38, lp_unit_whole_percent(unit, quantile(phase, 0.5)));
-        lp_line_right(line, 45, lp_unit_whole_percent(unit, quantile(phase, 0.95)));
-        lp_line_right(line, 57, lp_unit_bytes(unit, phase->vram_peak));
-        lp_line_right(line, 67, lp_unit_count(unit, (lp_i128)phase->gpu_samples));
+        lp_line_name(line, &phase->path, 1, 30, LP_CUT_LEFT);
+        lp_line_right(line, 36, lp_unit_whole_percent(unit, quantile(phase, 0.5)));
+        lp_line_right(line, 43, lp_unit_whole_percent(unit, quantile(phase, 0.95)));
+        lp_line_right(line, 54, lp_unit_bytes(unit, phase->vram_peak));
+        lp_line_right(line, 63, lp_unit_count(unit, (lp_i128)phase->gpu_samples));
         lp_line_end(line);
     }
 }

@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 CASES = [
     (name, run, options, extra)
-    for run in ("mcts", "copier", "troubled", "hostile", "chain", "empty")
+    for run in ("mcts", "copier", "troubled", "hostile", "chain", "empty", "sampled")
     for name, options, extra in [
         (f"report-{run}-80.txt", [], {}),
         (f"report-{run}-120.txt", [], {"COLUMNS": "120"}),

@@ -46,8 +46,8 @@ def phase(document: dict, path: str) -> dict:
 def test_cpu_and_bytes_fall_to_the_phases_that_were_open(burned: tuple[float, dict]) -> None:
     """All CPU time is in the totals but for what came before the first row and after the last one.
 
-    That is an interval of 0.25 s at the most, of a process that sleeps then; a phase may win or lose one interval at each
-    of its ends.
+    That is an interval of 0.25 s at the most, of a process that sleeps then; a phase may win or lose one interval at
+    each of its ends.
     """
     process_s, document = burned
     used = document["machine"]["used"]["cpu_s"]

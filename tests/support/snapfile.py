@@ -138,8 +138,8 @@ class Worker:
         end = "final" if self.final else str(generation)
         return f"w_{self.run_id}_{self.pid}_{self.pid:08x}.{end}.snap"
 
-    def encode(self) -> bytes:
-        identity = b"".join(
+    def identity(self) -> bytes:
+        return b"".join(
             [
                 text(1, self.host),
                 text(2, "b0071d00-0000-0000-0000-000000000000"),
@@ -159,6 +159,8 @@ class Worker:
                 *(message(27, text(1, k) + text(2, v)) for k, v in self.options.items()),
             ]
         )
+
+    def encode(self) -> bytes:
         recorder = b"".join(
             [
                 text(1, "TSC 2.40 GHz"),
@@ -172,7 +174,7 @@ class Worker:
         )
         parts = [
             number(1, 1),
-            message(2, identity),
+            message(2, self.identity()),
             fixed64(3, self.started + self.elapsed),
             number(4, self.elapsed),
             number(5, 3),
@@ -391,11 +393,18 @@ def write_chain(run_dir: Path) -> None:
     worker.write(run_dir)
 
 
+def write_sampled(run_dir: Path) -> None:
+    import samplefile
+
+    samplefile.write_sampled(run_dir)
+
+
 RUNS = {
     "mcts": write_mcts,
     "copier": write_copier,
     "troubled": write_troubled,
     "hostile": write_hostile,
     "chain": write_chain,
+    "sampled": write_sampled,
     "empty": lambda run_dir: run_dir.mkdir(),
 }
