@@ -39,10 +39,10 @@ Values = dict[str, float]
 # --- measuring ---
 
 
-def run_work(venv: Path, *args: object, cwd: Path) -> Values:
+def run_work(venv: Path, *args: object, cwd: Path, script: str = "work.py") -> Values:
     """One workload in one process; the run directories that it makes land in `cwd`."""
     done = subprocess.run(
-        [str(envs.python_of(venv)), str(HERE / "work.py"), *map(str, args)],
+        [str(envs.python_of(venv)), str(HERE / script), *map(str, args)],
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -149,6 +149,25 @@ def measure_reports(ours: Path, peer: Path, rounds: int, folder: Path, large: bo
     return figures
 
 
+def measure_collector(ours: Path, rounds: int, folder: Path, quick: bool) -> Figures:
+    figures: Figures = {}
+    for number in range(rounds):
+        for workload in (
+            "fork_first_phase",
+            "start_large",
+            "start_subreaper",
+            "stop_together",
+            "cost_beside_64",
+            "while_it_reads",
+            "deaths",
+        ):
+            place = folder / f"{workload}-{number}"
+            place.mkdir()
+            words = [workload, *(["quick"] if quick else [])]
+            add(figures, "ours", run_work(ours, *words, cwd=place, script="collector.py"))
+    return figures
+
+
 # --- judging ---
 
 Judge = Callable[[dict[str, Any]], bool]
@@ -230,6 +249,51 @@ ROWS = [
     Row("segment_paths", "segment: 4,096 paths", "KB", "≤ 16 MB", at_most("segment_paths", 16 * 1024 * 1024)),
 ]
 
+COLLECTOR_ROWS = [
+    Row("fork_bare", "`os.fork()`, nothing recorded", "µs", ""),
+    Row(
+        "fork_first_phase",
+        "… and the child's first phase: dearer by",
+        "µs",
+        "≤ 60 µs",
+        at_most("fork_first_phase", 60e3),
+    ),
+    Row("collector_start", "start of the collector at 4 GB", "ms", "≤ 2 ms", at_most("collector_start", 2e6)),
+    Row(
+        "collector_start_subreaper",
+        "… by a subreaper at 100 MB",
+        "ms",
+        "≤ 5 ms",
+        at_most("collector_start_subreaper", 5e6),
+    ),
+    Row(
+        "killed_worker_on_disk",
+        "a killed worker is on the disk",
+        "ms",
+        "≤ 0.5 s",
+        at_most("killed_worker_on_disk", 5e8),
+    ),
+    Row("stop_together", "64 workers x 32 phases close at once", "ms", "≤ 1 s", at_most("stop_together", 1e9)),
+    Row(
+        "collector_share",
+        "the collector beside 64 processes, of a core",
+        "x",
+        "≤ 0.005",
+        at_most("collector_share", 0.005),
+    ),
+    Row("collector_memory", "… peak memory", "KB", "≤ 10 MB", at_most("collector_memory", 10 * 1024 * 1024)),
+    Row(
+        "while_it_reads_ratio",
+        "a phase while it is read each 50 ms, to alone",
+        "x",
+        "≤ 1.03",
+        at_most("while_it_reads_ratio", 1.03),
+    ),
+    Row("deaths_per_s", "workers of one task, one after the other", "", ""),
+    Row("death_cost", "… CPU time of the collector each", "µs", ""),
+    Row("deaths_behind", "… most that waited to be written", "", "≤ 500", at_most("deaths_behind", 500)),
+]
+
 REPORT_ROWS = [
     Row(
         "report_512_seconds", "`report`, 512 workers x 64 phases", "s", "≤ 0.25 s", at_most("report_512_seconds", 0.25)
@@ -251,7 +315,7 @@ REPORT_ROWS = [
     ),
 ]
 
-SCALE = {"ns": 1.0, "ms": 1e6, "x": 1.0, "KB": 1024.0, "s": 1.0, "MB": 1.0}
+SCALE = {"": 1.0, "ns": 1.0, "µs": 1e3, "ms": 1e6, "x": 1.0, "KB": 1024.0, "s": 1.0, "MB": 1.0}
 
 
 def show(value: float, unit: str) -> str:
@@ -282,6 +346,8 @@ def verdicts(document: dict[str, Any]) -> list[tuple[str, str, bool]]:
     out = []
     for version, figures in document["calls"].items():
         out += [(version, row.what, row.met(figures)) for row in ROWS if row.met is not None and row.key in figures]
+    figures = document["collector"]
+    out += [("", row.what, row.met(figures)) for row in COLLECTOR_ROWS if row.met is not None and row.key in figures]
     figures = document["reports"]
     out += [("", row.what, row.met(figures)) for row in REPORT_ROWS if row.met is not None and row.key in figures]
     return out
@@ -338,6 +404,10 @@ def write_table(document: dict[str, Any]) -> None:
         f"### Reports (Python {document['report_python']})",
         "",
         *table(document["reports"], REPORT_ROWS),
+        "",
+        f"### The collector (Python {document['report_python']})",
+        "",
+        *table(document["collector"], COLLECTOR_ROWS),
         END,
     ]
     text = TABLE.read_text(encoding="utf-8")
@@ -356,8 +426,10 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, one Python, no large run; writes no table")
     parser.add_argument("--python", default="", metavar="3.11,3.13", help="only these versions")
     parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--only", choices=("calls", "reports", "collector"), help="this section; writes no table")
     parser.add_argument("--no-reports", dest="reports", action="store_false", help="leave out the runs of many workers")
     args = parser.parse_args()
+    sections = [args.only] if args.only else ["calls", "collector", *(["reports"] if args.reports else [])]
     rounds = args.rounds or (2 if args.quick else 7)
     try:
         envs.require_compiler()
@@ -376,16 +448,24 @@ def main() -> int:
             "peer": envs.requirement_lines(PEER_REQUIREMENTS),
             "calls": {},
             "reports": {},
+            "collector": {},
             "report_python": str(chosen[-1]),
         }
-        for interpreter in chosen:
+        for interpreter in chosen if "calls" in sections else []:
             say(f"Python {interpreter}")
             ours, peer = environments(interpreter)
             with tempfile.TemporaryDirectory(prefix="lineprofiler-bench-") as folder:
                 figures = measure_calls(ours, peer, rounds, Path(folder))
             document["calls"][str(interpreter)] = {k: s.summary() for k, s in figures.items()}
             print("\n".join(table(document["calls"][str(interpreter)], ROWS)), flush=True)
-        if args.reports:
+        if "collector" in sections:
+            ours, _ = environments(main_one)
+            document["report_python"] = str(main_one)
+            with tempfile.TemporaryDirectory(prefix="lineprofiler-bench-") as folder:
+                figures = measure_collector(ours, max(1, rounds // 2), Path(folder), args.quick)
+            document["collector"] = {k: s.summary() for k, s in figures.items()}
+            print("\n".join(table(document["collector"], COLLECTOR_ROWS)), flush=True)
+        if "reports" in sections:
             ours, peer = environments(main_one)
             document["report_python"] = str(main_one)
             with tempfile.TemporaryDirectory(prefix="lineprofiler-bench-") as folder:
@@ -397,7 +477,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     missed = [f"{version} {what}".strip() for version, what, met in verdicts(document) if not met]
-    if not args.quick:
+    if not args.quick and not args.only:
         RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         write_table(document)
     say(

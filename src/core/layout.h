@@ -42,9 +42,10 @@ typedef enum lp_seg_kind {
     /* of the line engine, core/line_layout.h */
     LP_BLOCK_LINE_CODE = 16,   /* payload: lp_seg_line_code */
     LP_BLOCK_LINE_THREAD = 17, /* payload: lp_seg_line_thread */
-    LP_BLOCK_LINE_CELLS = 18,  /* payload: lp_seg_line_cells; owner: its thread's payload */
+    LP_BLOCK_LINE_CELLS = 18,  /* payload: lp_seg_line_cells, one after another; owner: its thread's payload */
     LP_BLOCK_LINE_STACK = 19,  /* payload: lp_line_frame[]; owner: its thread's payload */
-    LP_BLOCK_LINE_REGION = 20  /* payload: lp_seg_line_region */
+    LP_BLOCK_LINE_REGION = 20, /* payload: lp_seg_line_region */
+    LP_BLOCK_LINE_FILE = 21    /* payload: u32 size, bytes: a file's name */
 } lp_seg_kind;
 
 typedef struct lp_seg_block {

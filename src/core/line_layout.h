@@ -12,9 +12,8 @@
 typedef struct lp_seg_line_code { /* one code object */
     uint32_t index;               /* 0, 1, … in the process */
     int32_t first_line;
-    uint32_t file_size, name_size; /* bytes, after this struct: file, then qualified name */
-    uint32_t lines;                /* cells of each lp_seg_line_cells of this code */
-    uint32_t pad[3];
+    lp_off file;        /* LP_BLOCK_LINE_FILE */
+    uint32_t name_size; /* bytes of the qualified name, after this struct */
 } lp_seg_line_code;
 
 typedef struct lp_seg_line_thread { /* one thread, or several that came one after another */
@@ -48,8 +47,8 @@ typedef struct lp_seg_line_cells { /* figures of one code object in one thread a
     uint64_t prologue;  /* before the first line of a call, self */
     uint64_t suspended; /* yields and awaits */
     uint32_t open;      /* activations now; in the block of region 0 for all regions of the thread */
-    lp_off next;        /* of the same thread */
-    uint64_t pad;
+    lp_off next;        /* older one of the same thread */
+    uint64_t size;      /* bytes to the next one in the block; 0: there is none */
     lp_line_cell at[];
 } lp_seg_line_cells;
 _Static_assert(sizeof(lp_seg_line_cells) == 64, "no holes");

@@ -133,6 +133,7 @@ static bool begin_in_child(lp_lines *lines)
     lines->thread_count = 0;
     lp__lines_shards_in_child(lines);
     atomic_flag_clear(&lines->lock);
+    atomic_flag_clear(&lines->describing);
     bool good = begin(lines);
     if (!good)
         lines->on = 0;
@@ -158,7 +159,8 @@ static bool furnish(lp_lines *lines, lp_line_thread *th)
         return false;
     th->lines = lines;
     th->generation = lines->generation;
-    th->blocks = 0;
+    th->blocks = th->chunk = th->chunk_end = 0;
+    th->chunk_size = 0;
     th->seg = (lp_seg_line_thread *)(void *)(lines->segment.base + at);
     th->seg->base = (uint64_t)(uintptr_t)lines->segment.base;
     memcpy(th->seg + 1, name, size);
@@ -254,6 +256,30 @@ lp_line_thread *lp__lines_sync(lp_lines *lines)
 
 /* ---- cells ----------------------------------------------------------------------------------------------------------- */
 
+#define FIRST_CELLS 2048u /* bytes */
+#define MOST_CELLS 32768u
+
+/* Zeroed, in blocks of the thread's that grow. */
+static lp_seg_line_cells *take_cells(lp_line_thread *th, uint32_t count)
+{
+    lp_segment *segment = &th->lines->segment;
+    uint64_t size = sizeof(lp_seg_line_cells) + count * sizeof(lp_line_cell);
+
+    if (th->chunk_end - th->chunk < size) {
+        uint64_t want = th->chunk_size < FIRST_CELLS ? FIRST_CELLS : th->chunk_size, got = 0;
+        lp_off owner = (lp_off)((unsigned char *)th->seg - segment->base);
+        lp_off at = lp_segment_take(segment, LP_BLOCK_LINE_CELLS, owner, want > size ? want : size, &got);
+        if (!at)
+            return NULL;
+        th->chunk = at;
+        th->chunk_end = (lp_off)(at + got);
+        th->chunk_size = (uint32_t)(want < MOST_CELLS ? 2 * want : want);
+    }
+    lp_seg_line_cells *head = (lp_seg_line_cells *)(void *)(segment->base + th->chunk);
+    th->chunk += (lp_off)size;
+    return head;
+}
+
 static lp_line_cell *cells_of(lp_line_thread *th, lp_line_code *code, uint32_t number)
 {
     lp_line_node *node = &th->nodes[number];
@@ -272,22 +298,19 @@ static lp_line_cell *cells_of(lp_line_thread *th, lp_line_code *code, uint32_t n
     }
     if (node->cells[code->index])
         return node->cells[code->index];
-    lp_segment *segment = &th->lines->segment;
     lp__lines_describe(th->lines, code);
-    lp_off owner = (lp_off)((unsigned char *)th->seg - segment->base);
-    lp_off at = lp_segment_take(segment, LP_BLOCK_LINE_CELLS, owner,
-                                sizeof(lp_seg_line_cells) + code->slots * sizeof(lp_line_cell), NULL);
-    if (!at)
+    lp_seg_line_cells *head = take_cells(th, code->slots);
+    if (!head)
         return NULL;
-    lp_seg_line_cells *head = (lp_seg_line_cells *)(void *)(segment->base + at);
     head->code = code->index;
     head->thread = th->seg->number;
     head->region = number;
     for (uint32_t i = 0; i < code->slots; i++)
         head->at[i].line = code->lines[i];
     head->next = th->blocks;
-    __atomic_store_n(&head->count, code->slots, __ATOMIC_RELEASE);
-    __atomic_store_n(&th->blocks, at, __ATOMIC_RELEASE);
+    head->count = code->slots;
+    th->blocks = (lp_off)((unsigned char *)head - th->lines->segment.base);
+    __atomic_store_n(&head->size, sizeof *head + code->slots * sizeof *head->at, __ATOMIC_RELEASE);
     return node->cells[code->index] = head->at;
 }
 

@@ -77,6 +77,7 @@ lp_lines *lp_lines_new(const lp_line_hooks *hooks, bool concurrent)
         madvise(guard, page, MADV_WIPEONFORK);
         lines->guard = guard;
         atomic_flag_clear(&lines->lock);
+        atomic_flag_clear(&lines->describing);
     }
     lines->hooks = *hooks;
     lines->concurrent = concurrent;
@@ -89,14 +90,111 @@ lp_lines *lp_lines_new(const lp_line_hooks *hooks, bool concurrent)
     return lines;
 }
 
-static void code_free(lp_line_code *code)
+/* ---- memory of code objects: taken once, given back together --------------------------------------------------------- */
+
+#define CHUNK (32u << 10)
+
+typedef struct lp__line_chunk {
+    struct lp__line_chunk *next;
+    size_t used, size;
+    unsigned char bytes[];
+} lp__line_chunk;
+
+typedef struct lp__line_file { /* the name of a file, shared by its functions */
+    uint32_t hash, size;
+    uint32_t described; /* generation of the segment that has it, at: */
+    lp_off at;
+    char bytes[];
+} lp__line_file;
+
+static void *take(lp_lines *lines, size_t size)
 {
-    free((void *)(uintptr_t)code->narrow);
-    free((void *)(uintptr_t)code->wide);
-    free((void *)(uintptr_t)code->lines);
-    free((void *)(uintptr_t)code->file);
-    free((void *)(uintptr_t)code->name);
-    free(code);
+    size = (size + 7) & ~(size_t)7;
+    if (!lines->chunks || lines->chunks->size - lines->chunks->used < size) {
+        size_t room = size > CHUNK / 4 ? size : CHUNK;
+        lp__line_chunk *chunk = malloc(sizeof *chunk + room);
+        if (!chunk)
+            return NULL;
+        chunk->next = lines->chunks;
+        chunk->used = 0;
+        chunk->size = room;
+        lines->chunks = chunk;
+    }
+    void *at = lines->chunks->bytes + lines->chunks->used;
+    lines->chunks->used += size;
+    return at;
+}
+
+static lp__line_file **file_slot(lp__line_file **files, uint32_t mask, uint32_t hash, const char *bytes, uint32_t size)
+{
+    for (uint32_t i = hash;; i++) {
+        lp__line_file **slot = &files[i & mask];
+        if (!*slot || ((*slot)->hash == hash && (*slot)->size == size && memcmp((*slot)->bytes, bytes, size) == 0))
+            return slot;
+    }
+}
+
+static lp__line_file *file_of(lp_lines *lines, const char *bytes, uint32_t size)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+
+    for (uint32_t i = 0; i < size; i++)
+        hash = (hash ^ (unsigned char)bytes[i]) * 16777619u;
+    if (!lines->files || 2 * lines->file_count > lines->file_mask) {
+        uint32_t room = lines->files ? 2 * (lines->file_mask + 1) : 64;
+        lp__line_file **grown = calloc(room, sizeof *grown);
+        if (!grown)
+            return NULL;
+        for (uint32_t i = 0; lines->files && i <= lines->file_mask; i++) {
+            lp__line_file *file = lines->files[i];
+            if (file)
+                *file_slot(grown, room - 1, file->hash, file->bytes, file->size) = file;
+        }
+        free(lines->files);
+        lines->files = grown;
+        lines->file_mask = room - 1;
+    }
+    lp__line_file **slot = file_slot(lines->files, lines->file_mask, hash, bytes, size);
+    if (!*slot) {
+        lp__line_file *file = take(lines, sizeof *file + size + 1);
+        if (!file)
+            return NULL;
+        *file = (lp__line_file){.hash = hash, .size = size};
+        memcpy(file->bytes, bytes, size);
+        file->bytes[size] = '\0';
+        *slot = file;
+        lines->file_count++;
+    }
+    return *slot;
+}
+
+/* One piece of memory for all of it but the file's name. */
+static lp_line_code *copy_of(lp_lines *lines, const lp_line_code *from)
+{
+    size_t entries = from->bytes / 2 * (from->narrow ? sizeof *from->narrow : sizeof *from->wide);
+    size_t numbers = from->slots * sizeof *from->lines;
+    lp__line_file *file = file_of(lines, from->file, from->file_size);
+    unsigned char *at = file ? take(lines, sizeof *from + numbers + entries + from->name_size + 1) : NULL;
+
+    if (!at)
+        return NULL;
+    lp_line_code *code = (lp_line_code *)(void *)at;
+    *code = *from;
+    at += sizeof *code;
+    memcpy(at, from->lines, numbers);
+    code->lines = (const int32_t *)(void *)at;
+    at += numbers;
+    memcpy(at, from->narrow ? (const void *)from->narrow : (const void *)from->wide, entries);
+    code->narrow = from->narrow ? (const uint16_t *)(void *)at : NULL;
+    code->wide = from->narrow ? NULL : (const uint32_t *)(void *)at;
+    at += entries;
+    memcpy(at, from->name, from->name_size);
+    at[from->name_size] = '\0';
+    code->name = (const char *)at;
+    code->file = file->bytes;
+    code->marked = 1;
+    code->described = 0;
+    return code;
 }
 
 void lp_lines_free(lp_lines *lines)
@@ -120,8 +218,11 @@ void lp_lines_free(lp_lines *lines)
         th->entries = NULL;
         th->node_count = th->node_room = th->entry_count = th->entry_room = 0;
     }
-    for (uint32_t i = 0; i < lines->code_count; i++)
-        code_free(lines->by_index[i]);
+    for (lp__line_chunk *chunk = lines->chunks, *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+    free(lines->files);
     free(lines->by_index);
     for (lp__line_codes *table = lines->codes, *older; table; table = older) {
         older = table->older;
@@ -139,6 +240,9 @@ void lp_lines_free(lp_lines *lines)
     }
     lines->keep = false;
     lines->by_index = NULL;
+    lines->chunks = NULL;
+    lines->files = NULL;
+    lines->file_count = lines->file_mask = 0;
     lines->codes = NULL;
     lines->names = NULL;
     lines->threads = NULL;
@@ -228,27 +332,14 @@ static bool make_room(lp_lines *lines)
 
 lp_line_code *lp_lines_code_add(lp_lines *lines, const lp_line_code *from)
 {
-    lp_line_code *code = malloc(sizeof *code);
-
-    if (!code)
-        return NULL;
-    *code = *from;
-    code->marked = 1;
-    code->described = 0;
     lp__lines_lock(lines);
-    lp_line_code *there = lp_lines_code(lines, from->key);
-    if (there || !make_room(lines)) {
-        lp__lines_unlock(lines);
-        if (there)
-            code_free(code);
-        else
-            free(code);
-        return there;
+    lp_line_code *code = lp_lines_code(lines, from->key);
+    if (!code && make_room(lines) && (code = copy_of(lines, from))) {
+        code->index = lines->code_count;
+        lines->by_index[lines->code_count] = code;
+        insert(lines->codes, code);
+        __atomic_store_n(&lines->code_count, lines->code_count + 1, __ATOMIC_RELEASE);
     }
-    code->index = lines->code_count;
-    lines->by_index[lines->code_count] = code;
-    insert(lines->codes, code);
-    __atomic_store_n(&lines->code_count, lines->code_count + 1, __ATOMIC_RELEASE);
     lp__lines_unlock(lines);
     return code;
 }
@@ -277,23 +368,43 @@ uint32_t lp_line_entry_of(const lp_line_code *code, int32_t line)
     return low < code->slots && code->lines[low] == line ? low << LP_LINE_SLOT : LP_LINE_NOWHERE;
 }
 
+/* Where the segment has the name of the file; 0: no space. */
+static lp_off describe_file(lp_lines *lines, const lp_line_code *code)
+{
+    lp__line_file *file = (lp__line_file *)(void *)((uintptr_t)code->file - offsetof(lp__line_file, bytes));
+
+    if (file->described != lines->generation) {
+        lp_off at = lp_segment_take(&lines->segment, LP_BLOCK_LINE_FILE, 0, sizeof file->size + file->size, NULL);
+        if (!at)
+            return 0;
+        unsigned char *to = lines->segment.base + at;
+        memcpy(to + sizeof file->size, file->bytes, file->size);
+        __atomic_store_n((uint32_t *)(void *)to, file->size, __ATOMIC_RELEASE);
+        file->at = at;
+        file->described = lines->generation;
+    }
+    return file->at;
+}
+
 void lp__lines_describe(lp_lines *lines, lp_line_code *code)
 {
-    if (__atomic_exchange_n(&code->described, lines->generation, __ATOMIC_ACQ_REL) == lines->generation)
-        return;
-    uint64_t size = sizeof(lp_seg_line_code) + code->file_size + code->name_size;
-    lp_off at = lp_segment_take(&lines->segment, LP_BLOCK_LINE_CODE, 0, size, NULL);
-    if (!at)
-        return;
-    lp_seg_line_code *seg = (lp_seg_line_code *)(void *)(lines->segment.base + at);
-    unsigned char *bytes = (unsigned char *)(seg + 1);
-    seg->index = code->index;
-    seg->first_line = code->first_line;
-    seg->lines = code->slots;
-    memcpy(bytes, code->file, code->file_size);
-    memcpy(bytes + code->file_size, code->name, code->name_size);
-    seg->file_size = code->file_size;
-    __atomic_store_n(&seg->name_size, code->name_size, __ATOMIC_RELEASE);
+    while (atomic_flag_test_and_set_explicit(&lines->describing, memory_order_acquire))
+        sched_yield();
+    if (code->described != lines->generation) {
+        lp_off file = describe_file(lines, code);
+        lp_off at =
+            lp_segment_take(&lines->segment, LP_BLOCK_LINE_CODE, 0, sizeof(lp_seg_line_code) + code->name_size, NULL);
+        if (at) {
+            lp_seg_line_code *seg = (lp_seg_line_code *)(void *)(lines->segment.base + at);
+            seg->index = code->index;
+            seg->first_line = code->first_line;
+            seg->file = file;
+            memcpy(seg + 1, code->name, code->name_size);
+            __atomic_store_n(&seg->name_size, code->name_size, __ATOMIC_RELEASE);
+        }
+        code->described = lines->generation;
+    }
+    atomic_flag_clear_explicit(&lines->describing, memory_order_release);
 }
 
 /* ---- names of regions ------------------------------------------------------------------------------------------------ */

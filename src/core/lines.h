@@ -51,17 +51,18 @@ typedef enum lp_line_event { /* classes of own cost besides those of lines */
 
 typedef struct lp_lines lp_lines;
 
-/* One code object. Lives until its lp_lines is freed; nothing of it changes but `marked` and `described`. */
+/* One code object, with all that it points to in the engine's memory. Lives until its lp_lines is freed; nothing of it changes but
+ * `marked` and `described`. */
 typedef struct lp_line_code {
     const void *key;        /* the code object; the caller keeps it alive */
     uint32_t bytes;         /* of its instructions; an entry stands for two */
     uint32_t index;         /* 0, 1, … in order of first sight */
-    const uint16_t *narrow; /* entries; owned. NULL: see wide */
-    const uint32_t *wide;   /* owned */
-    const int32_t *lines;   /* line numbers by slot, ascending; owned */
+    const uint16_t *narrow; /* entries. NULL: see wide */
+    const uint32_t *wide;
+    const int32_t *lines; /* line numbers by slot, ascending */
     uint32_t slots;
     int32_t first_line;
-    const char *file, *name; /* bytes; owned */
+    const char *file, *name; /* bytes */
     uint32_t file_size, name_size;
     uint32_t marked;    /* 0: its events are ignored */
     uint32_t described; /* generation of the segment that has its description */
@@ -102,6 +103,8 @@ typedef struct lp_line_thread {
     lp_line_entry *entries; /* open regions; heap */
     uint32_t entry_count, entry_room;
     lp_off blocks;               /* newest lp_seg_line_cells */
+    lp_off chunk, chunk_end;     /* of the last LP_BLOCK_LINE_CELLS: what is free */
+    uint32_t chunk_size;         /* bytes of the next one */
     uint32_t generation;         /* of the segment that it writes to */
     struct lp_line_thread *next; /* of the same thread, for other engines */
     struct lp_line_thread *link; /* of the same engine, newest first */
@@ -127,8 +130,7 @@ void lp_lines_free(lp_lines *lines);
 
 /* Code object of this address, NULL unknown. */
 lp_line_code *lp_lines_code(const lp_lines *lines, const void *key);
-/* Takes a copy of *code with all that it points to owned by the engine from now on (malloc); sets its index and marks it. The
- * one that is there already wins. NULL: no memory, then everything is still the caller's. */
+/* Copies *code with all that it points to, sets its index and marks it. One that is there already wins. NULL: no memory. */
 lp_line_code *lp_lines_code_add(lp_lines *lines, const lp_line_code *code);
 uint32_t lp_lines_code_count(const lp_lines *lines);
 lp_line_code *lp_lines_code_at(const lp_lines *lines, uint32_t index);
@@ -180,9 +182,13 @@ struct lp_lines {
     uint64_t mult;
     lp_moment start;
     lp_line_health health;
+    atomic_flag describing;       /* spin; taken within events, where `lock` may be held by who waits for them */
     atomic_flag lock;             /* of everything below; cold paths only */
     struct lp__line_codes *codes; /* hash table; readers take no lock */
     lp_line_code **by_index;
+    struct lp__line_chunk *chunks; /* of code objects and names of files */
+    struct lp__line_file **files;  /* hash table by content */
+    uint32_t file_count, file_mask;
     uint32_t code_count, code_room;
     lp_line_thread *threads; /* all, linked by `link` */
     uint32_t thread_count;

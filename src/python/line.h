@@ -68,6 +68,7 @@ enum { LPY_LINE_PLAIN = 0, LPY_LINE_FAR = 1, LPY_LINE_GLOBAL = 2, LPY_LINE_LOOP 
 
 /* line_code.c: everything but index and mark; -1 with an exception. */
 int lpy_line_code_read(PyObject *code, lp_line_code *out);
+void lpy_line_code_free(lp_line_code *code); /* what it points to */
 
 /* line_depth.c: by instruction; malloc. `handlers`: the exception table. NULL: cannot. */
 #define LPY_LINE_NO_DEPTH INT32_MIN /* nothing leads there */

@@ -353,6 +353,15 @@ static lpy_line_flow *flow_of(PyObject *code, PyObject *bytes, uint32_t units)
     return flow;
 }
 
+void lpy_line_code_free(lp_line_code *code)
+{
+    free((void *)(uintptr_t)code->file);
+    free((void *)(uintptr_t)code->name);
+    free((void *)(uintptr_t)code->lines);
+    free((void *)(uintptr_t)code->narrow);
+    free((void *)(uintptr_t)code->wide);
+}
+
 int lpy_line_code_read(PyObject *code, lp_line_code *out)
 {
     PyObject *bytes = NULL, *table = NULL;
@@ -376,11 +385,7 @@ int lpy_line_code_read(PyObject *code, lp_line_code *out)
             out->file = copy_text(((PyCodeObject *)code)->co_filename, &out->file_size);
             out->name = copy_text(lpy_code_name(code), &out->name_size);
             if (!out->file || !out->name) {
-                free((void *)(uintptr_t)out->file);
-                free((void *)(uintptr_t)out->name);
-                free((void *)(uintptr_t)out->lines);
-                free((void *)(uintptr_t)out->narrow);
-                free((void *)(uintptr_t)out->wide);
+                lpy_line_code_free(out);
                 rc = -1;
             }
         }

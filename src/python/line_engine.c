@@ -153,6 +153,7 @@ lp_line_code *lpy_line_code(LineEngine *engine, PyObject *code)
                 PyList_SetSlice(engine->codes, (Py_ssize_t)before, (Py_ssize_t)before + 1, NULL);
         }
         LPY_END_CRITICAL();
+        lpy_line_code_free(&read);
     }
     PyErr_Clear();
     return made;

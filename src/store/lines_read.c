@@ -72,16 +72,16 @@ static lp_status read_code(reader *r, uint64_t at, uint64_t room)
 
     if (!seg || seg->index >= CODES_MAX)
         return damaged(r, at, "the description of a function is too short");
-    uint64_t bytes = (uint64_t)seg->file_size + seg->name_size;
-    if (bytes > room - sizeof *seg)
+    if (seg->name_size > room - sizeof *seg)
         return damaged(r, at, "the name of a function is longer than its block");
     lp_status status = need_code(r, seg->index);
     if (status != LP_OK)
         return status;
-    const char *text = (const char *)(seg + 1);
     lp_figures_code *code = &r->out->codes[seg->index];
-    code->file = lp_arena_str(r->out->arena, text, seg->file_size);
-    code->name = lp_arena_str(r->out->arena, text + seg->file_size, seg->name_size);
+    const uint32_t *size = seg->file ? lp__image_at(r->image, seg->file, sizeof(uint64_t)) : NULL;
+    if (size && *size <= r->image->size - seg->file - sizeof *size)
+        code->file = lp_arena_str(r->out->arena, size + 1, *size);
+    code->name = lp_arena_str(r->out->arena, seg + 1, seg->name_size);
     code->first_line = seg->first_line;
     return code->file.data && code->name.data ? LP_OK : no_memory(r);
 }
@@ -124,6 +124,23 @@ static lp_status read_cells(reader *r, uint64_t at, uint64_t room)
                               .awaited_ns = lp_ticks_to_ns(awaited, r->mult),
                               .suspended = head->suspended};
     return LP_OK;
+}
+
+static lp_status read_block_of_cells(reader *r, uint64_t at, uint64_t room)
+{
+    lp_status status = LP_OK;
+
+    while (status == LP_OK && room >= sizeof(lp_seg_line_cells)) {
+        const lp_seg_line_cells *head = LP__AT(r->image, at, lp_seg_line_cells);
+        if (!head || head->size == 0)
+            break;
+        if (head->size < sizeof *head || head->size % 8 != 0 || head->size > room)
+            return damaged(r, at, "figures of a function are longer than their block");
+        status = read_cells(r, at, head->size);
+        at += head->size;
+        room -= head->size;
+    }
+    return status;
 }
 
 /* ---- open frames ----------------------------------------------------------------------------------------------------- */
@@ -236,7 +253,7 @@ static lp_status walk(reader *r, bool threads)
         else if (!threads && block->kind == LP_BLOCK_LINE_CODE)
             status = read_code(r, payload, room);
         else if (!threads && block->kind == LP_BLOCK_LINE_CELLS)
-            status = read_cells(r, payload, room);
+            status = read_block_of_cells(r, payload, room);
         at += block->size;
     }
     return status;

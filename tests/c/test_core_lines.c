@@ -50,7 +50,12 @@ static lp_line_code *add_code(lp_lines *lines, const void *key)
                          .name = name,
                          .file_size = 1,
                          .name_size = 1};
-    return lp_lines_code_add(lines, &code);
+    lp_line_code *made = lp_lines_code_add(lines, &code);
+    free(narrow);
+    free(line);
+    free(file);
+    free(name);
+    return made;
 }
 
 static lp_lines *engine_of(unsigned codes)

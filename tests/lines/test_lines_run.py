@@ -285,9 +285,6 @@ def test_chosen_modules_functions_and_paths(tmp_path: Path, target: str, found: 
         pkg__mod="def deep():\n    return 3\n",
     )
     names = set(figures(tmp_path, "-p", target, "prog.py"))
-    if sys.version_info < (3, 11):  # code does not know its qualified name there: a class cannot be chosen
-        found = {"method" if n == "T.method" else n for n in found} if target != "lib.T" else set()
-        names = {n.split(".")[-1] for n in names}
     assert {n for n in names if not n.startswith("<module>") and n != "T"} == found - {"<module>"}
     assert ("<module>" in names) >= ("<module>" in found)
 

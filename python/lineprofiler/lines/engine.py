@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from lineprofiler import _lineprofiler
 from lineprofiler.lines.model import FunctionKey, Line, Profile, add_lines
 from lineprofiler.lines.project import qualified_name
-from lineprofiler.lines.source import SourceBook, definitions
+from lineprofiler.lines.source import SourceBook
 
 if TYPE_CHECKING:
     from lineprofiler._lineprofiler import LineEngine
@@ -32,15 +32,9 @@ def start(engine: LineEngine) -> None:
 
 
 def name_of(code: CodeType, names: dict[int, str], book: SourceBook) -> str:
-    """The qualified name. Code of Python 3.10 does not know it: from the function that was marked, or the source."""
-    name = qualified_name(code)
-    if hasattr(code, "co_qualname") or name == "<module>":
-        return name
-    known = names.get(id(code))
-    if known is None:
-        found = definitions(book.get(code.co_filename)).get(code.co_firstlineno)
-        known = found[0] if found is not None and found[0].split(".")[-1] == name else name
-    return known
+    """The qualified name; before Python 3.11, where code does not know it, that of the function that was marked."""
+    known = names.get(id(code)) if not hasattr(code, "co_qualname") else None
+    return known if known is not None else qualified_name(code, book)
 
 
 def executable_lines(code: CodeType) -> frozenset[int]:

@@ -17,7 +17,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from lineprofiler.config import ProfilerConfig, find_project_root
-from lineprofiler.lines.source import SourceBook
+from lineprofiler.lines.source import SourceBook, definitions
 
 _OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -30,9 +30,13 @@ def folder_of_caller(frame: FrameType | None) -> Path:
     return find_project_root(filename if filename and os.path.isfile(filename) else None)
 
 
-def qualified_name(code: CodeType) -> str:
-    """`co_qualname`; the plain name on Python 3.10, which has none."""
-    return str(getattr(code, "co_qualname", code.co_name))
+def qualified_name(code: CodeType, book: SourceBook) -> str:
+    """`co_qualname`; on Python 3.10, whose code has none, what the source says."""
+    name = getattr(code, "co_qualname", None)
+    if name is not None:
+        return str(name)
+    found = definitions(book.get(code.co_filename)).get(code.co_firstlineno)
+    return found[0] if found is not None and found[0].split(".")[-1] == code.co_name else code.co_name
 
 
 class Project:
@@ -55,18 +59,22 @@ class Project:
             wanted = self._files[filename] = self._file(filename)
         if wanted is None:
             wanted = self._without_file(code)
-        return wanted and (not self._config.functions or self._config.allows_function(qualified_name(code)))
+        return wanted and (not self._config.functions or self._config.allows_function(qualified_name(code, self._book)))
 
     def _file(self, filename: str) -> bool | None:
         """Whether functions of this file are profiled; None if there is no such file."""
         if filename.startswith("<"):
             return False if filename.startswith("<frozen ") else None
-        path = filename if os.path.isabs(filename) else self._book.path_of(filename)
-        if os.path.isabs(path) and os.path.isfile(path):
-            if not self.holds(path):
+        if os.path.isabs(filename):
+            if self.holds(filename):
+                if self._book.capture_file(filename):
+                    return True
+            elif os.path.isfile(filename):
                 return False
-            self._book.capture(filename)
-            return True
+        else:
+            path = self._book.path_of(filename)
+            if os.path.isabs(path):
+                return self.holds(path)
         module = module_of(filename)  # in a zip; a cell of a notebook has a name of a file and no module
         if module is None or not self.holds(os.path.abspath(filename)):
             return None
@@ -119,7 +127,7 @@ def _is_generated(code: CodeType) -> bool:
     """Methods that dataclasses and namedtuples make: there is no text of theirs that somebody wrote."""
     if code.co_filename != "<string>":
         return code.co_filename.startswith("<attrs generated ")
-    made = qualified_name(code).startswith("__create_fn__") or code.co_name in _GENERATED
+    made = getattr(code, "co_qualname", "").startswith("__create_fn__") or code.co_name in _GENERATED
     return made or code.co_varnames[:1] == ("_cls",)
 
 
@@ -177,7 +185,7 @@ class Targets:
         if name == "__main__":
             # python -m pkg.mod, whose functions are named by the module
             name = getattr(module.get("__spec__"), "name", None) or name
-        full = f"{name}.{qualified_name(code)}"
+        full = f"{name}.{qualified_name(code, self._book)}"
         return any(name == t or name.startswith(f"{t}.") or full == t or full.startswith(f"{t}.") for t in self._names)
 
 

@@ -12,6 +12,7 @@ import io
 import linecache
 import os
 import re
+import stat
 import sys
 import tokenize
 from collections.abc import Mapping
@@ -66,6 +67,15 @@ class SourceBook:
             taken = self._taken[filename] = self._take(filename, module or {})
             self._read.pop(taken.path, None)
         return taken.path
+
+    def capture_file(self, path: str) -> bool:
+        """Takes the text of the file with this absolute path, by which its code is named; False if there is none."""
+        if path not in self._taken:
+            data = _bytes_of(path)
+            if data is None:
+                return False
+            self._taken[path] = _Taken(path, data, None)
+        return self._taken[path].data is not None
 
     def path_of(self, filename: str) -> str:
         """The absolute path of a code object's file; the name itself where there is no file."""
@@ -122,12 +132,23 @@ def _has_cwd() -> bool:
 
 
 def _bytes_of(path: str) -> bytes | None:
+    """What is in a regular file; None for anything else, which is not waited for."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(LIMIT + 1)
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
-    return data if len(data) <= LIMIT else None
+    try:
+        info = os.fstat(number)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > LIMIT:
+            return None
+        data = os.read(number, info.st_size)
+        while len(data) < info.st_size and (more := os.read(number, info.st_size - len(data))):
+            data += more
+    except OSError:
+        return None
+    finally:
+        os.close(number)
+    return data
 
 
 def _decoded(taken: _Taken) -> Source:
