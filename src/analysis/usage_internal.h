@@ -44,6 +44,7 @@ typedef struct lp__usage_reading {
     double at_s, mono_s, first_s;    /* of the last row: on the grid, CLOCK_MONOTONIC; of the first */
     int64_t before[LP_COLUMNS];
     double interval_s;
+    lp__cover covered;
     lp__hold rss, pss;
     lp__points rss_points, pss_points;
 } lp__usage_reading;

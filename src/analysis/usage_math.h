@@ -17,8 +17,14 @@ lp__grid lp__grid_of(double seconds, double interval_s);
 uint32_t lp__grid_bin(const lp__grid *grid, double at_s); /* the nearest one for times outside */
 /* Adds `amount` to the bins between two moments, each by the part that lies in it; all of it to one bin if from >= to. */
 void lp__grid_spread(const lp__grid *grid, double *bins, double from_s, double to_s, double amount);
-/* Seconds of [from, to] in each bin, where `bins` keeps the largest part seen of anybody: the union, nearly. */
-void lp__grid_cover(const lp__grid *grid, double *bins, double from_s, double to_s);
+/* How much of each bin was sampled: the intervals of one process, in order, are added up; of several processes the largest sum
+ * counts, which is their union but where one ends and another begins within a bin. */
+typedef struct lp__cover { /* zeroed: begin */
+    uint32_t bin;
+    double seconds; /* of that bin, not yet in `bins` */
+} lp__cover;
+void lp__cover_add(lp__cover *cover, const lp__grid *grid, double *bins, double from_s, double to_s);
+void lp__cover_end(lp__cover *cover, const lp__grid *grid, double *bins);
 
 /* A size of one process that holds until the next row: adds to every bin the largest value that it had there. */
 typedef struct lp__hold {

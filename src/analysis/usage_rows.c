@@ -246,7 +246,7 @@ static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batc
         if (seconds >= reading->interval_s / 2) /* the steps of the clocks show in shorter ones */
             raise_to(&process->cpu_peak, took->cpu_s / seconds);
     }
-    lp__grid_cover(&all->grid, all->host.covered, took->from_s, took->to_s);
+    lp__cover_add(&reading->covered, &all->grid, all->host.covered, took->from_s, took->to_s);
     add_known(&process->starved_s, taken(reading, batch, LP_COLUMN_RUN_DELAY, row, us));
     add_known(&process->switches_voluntary, taken(reading, batch, LP_COLUMN_SWITCHES_VOLUNTARY, row, 1.0));
     add_known(&process->switches_forced, taken(reading, batch, LP_COLUMN_SWITCHES_FORCED, row, 1.0));
@@ -397,6 +397,7 @@ void lp__usage_process_end(lp__usage_reading *reading)
     lp_usage *usage = reading->all->usage;
     lp_usage_process *process = reading->process;
 
+    lp__cover_end(&reading->covered, &reading->all->grid, reading->all->host.covered);
     lp__hold_end(&reading->rss, &reading->all->grid, reading->all->host.rss, reading->at_s);
     lp__hold_end(&reading->pss, &reading->all->grid, reading->all->host.pss, reading->at_s);
     lp__points_trend(&reading->rss_points, &process->rss);

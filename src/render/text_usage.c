@@ -67,8 +67,18 @@ static char *cores(lp_unit out, double value, const char *unit)
 typedef struct capacity { /* over the hosts that were sampled; NaN not known */
     double cpus, memory, vram;
     uint32_t gpus;
-    bool limited; /* by a cgroup */
 } capacity;
+
+static double lesser(double limit, double whole)
+{
+    return limit < whole || isnan(whole) ? limit : whole;
+}
+
+/* Where no host was sampled (its collector belongs to somebody else): what the processes themselves saw at their start. */
+static double or_seen(double sampled, int64_t seen)
+{
+    return isnan(sampled) && seen != LP_UNKNOWN_I64 ? (double)seen : sampled;
+}
 
 static capacity capacity_of(const lp_usage *usage)
 {
@@ -76,9 +86,9 @@ static capacity capacity_of(const lp_usage *usage)
 
     for (uint32_t i = 0; i < usage->host_count; i++) {
         const lp_usage_host *host = &usage->hosts[i];
-        sum.limited |= host->quota < host->cpus || host->memory_limit < host->memory;
-        sum.cpus += host->quota < host->cpus ? host->quota : host->cpus;
-        sum.memory += host->memory_limit < host->memory ? host->memory_limit : host->memory;
+        const lp_hardware *has = &usage->run->hosts[host->host].hardware;
+        sum.cpus += lesser(host->quota, or_seen(host->cpus, has->cpu_affinity));
+        sum.memory += lesser(host->memory_limit, or_seen(host->memory, has->ram_total));
     }
     for (uint32_t i = 0; i < usage->gpu_count; i++)
         sum.vram += usage->gpus[i].memory_total;

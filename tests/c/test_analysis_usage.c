@@ -12,6 +12,7 @@
 #define MONO_START (5000ull * SECOND)
 
 static char folder[64];
+static double first_row_s = 1.0;
 
 static lp_run *make_run(lp_worker *workers[], unsigned count)
 {
@@ -70,7 +71,7 @@ static void write_process(const lp_worker *worker, double cores, double rss, dou
     lp_buffer bytes = {0};
 
     for (unsigned k = 0; k < ROWS; k++) {
-        lp_sample row = row_at(1.0 + k);
+        lp_sample row = row_at(first_row_s + k);
         lp_sample_set(&row, LP_COLUMN_CPU, 300000 + (int64_t)(k * cores * 1e6));
         lp_sample_set(&row, LP_COLUMN_RSS, (int64_t)((rss + (k / 2) * growth) / 1024));
         lp_sample_miss(&row, LP_COLUMN_PSS, LP_REASON_DENIED);
@@ -183,6 +184,42 @@ static void sums_are_exact(void)
     for (unsigned i = 0; i < 3; i++)
         lp_worker_free(workers[i]);
     remove_folder(folder);
+}
+
+/* Rows between the bins' bounds, and bins of many rows (a run so long that there are more seconds than bins): a mean is what was
+ * used over the time that was sampled. */
+static void means_do_not_depend_on_the_grid(void)
+{
+    static const struct {
+        double offset;
+        uint64_t elapsed_s;
+    } cases[] = {{0.37, 0}, {0.99, 0}, {0.0, 200000}, {0.37, 40000}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lp_worker *worker = made_worker("actor", "node07", 51);
+        lp_usage *usage = NULL;
+
+        make_folder(folder);
+        first_row_s = 1.0 + cases[i].offset;
+        write_process(worker, 0.5, 100 * MB, 0, 0, 0);
+        first_row_s = 1.0;
+        if (cases[i].elapsed_s) {
+            worker->elapsed_ns = cases[i].elapsed_s * SECOND;
+            worker->written_ns = MADE_START + worker->elapsed_ns;
+        }
+        lp_run *run = make_run(&worker, 1);
+        CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+        CHECK_NEAR(usage->cpu_s, 49.0, 1e-6);
+        CHECK_NEAR(usage->covered_s, 98.0, 1e-3); /* the sample file keeps whole microseconds */
+        CHECK_NEAR(usage->cpu_mean, 0.5, 1e-5);
+        CHECK_NEAR(usage->cpu_peak, 0.5, 1e-5);
+        CHECK_NEAR(usage->rss_peak, 100 * MB, 1.0);
+        CHECK_NEAR(usage->write_peak, MB, 100.0);
+        lp_usage_free(usage);
+        lp_run_free(run);
+        lp_worker_free(worker);
+        remove_folder(folder);
+    }
 }
 
 /* Ten rows are missing: their bytes are in the totals, belong to no phase, and one interval is counted as too long. */
@@ -319,6 +356,7 @@ static void a_torn_file_keeps_its_beginning(void)
 int main(void)
 {
     RUN(sums_are_exact);
+    RUN(means_do_not_depend_on_the_grid);
     RUN(a_gap_has_no_phase);
     RUN(growth_is_found);
     RUN(a_healthy_run_is_silent);
