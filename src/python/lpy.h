@@ -27,12 +27,13 @@ typedef struct lpy_session {
     char *run_dir;            /* absolute; owned */
     char *directory;          /* working directory at the start, NULL unknown; owned */
     bool wants_collector;
-    lp_namespaces ns;     /* of this process */
-    lp_arena *arena;      /* of `id` */
-    lp_identity id;       /* of this process; in a child described anew */
-    uint64_t snapshot_ns; /* interval, 0 = none periodic */
-    uint64_t sample_ns;   /* interval, 0 = none */
-    int io_fd;            /* of /proc/self/io, -1 none */
+    lp_namespaces ns;                 /* of this process */
+    lp_arena *arena;                  /* of `id` */
+    lp_identity id;                   /* of this process; in a child described anew */
+    uint64_t snapshot_ns;             /* interval, 0 = none periodic */
+    uint64_t sample_ns;               /* interval, 0 = none */
+    uint64_t snapshot_due, torch_due; /* ticks: when `overdue` has work of that kind; UINT64_MAX never */
+    int io_fd;                        /* of /proc/self/io, -1 none */
     uint64_t io_dev, io_ino;
     uint32_t io_generation;
     char folder[512]; /* of the segment, "" if it is private memory */
@@ -125,5 +126,9 @@ void lpy_io_close(lpy_session *session);
 
 /* run_api.c (package) */
 extern PyMethodDef lp_py_run_methods[];
+
+/* torch.c: what torch says of its GPU memory, into the header of the segment. Does nothing, and imports nothing, where torch is not
+ * loaded or CUDA not initialised. With the GIL; a pending exception stays. */
+void lpy_torch_read(struct lp_seg_header *header);
 
 #endif

@@ -20,6 +20,8 @@
 #include "store/source_facts.h"
 #include "store/track.h"
 
+#define TORCH_NS 1000000000u
+
 #define COLLECTOR_WAIT_MS 200
 
 static lpy_session *sessions;
@@ -77,13 +79,21 @@ static void publish_identity(lpy_session *session)
     lp_buffer_free(&bytes);
 }
 
+static uint64_t ticks_after(const lpy_session *session, uint64_t ns)
+{
+    return lp_ticks() + (uint64_t)(((unsigned __int128)ns << 32) / session->core->mult);
+}
+
+/* Where there are samples, torch is asked once a second at most. */
 static void set_due(lpy_session *session)
 {
-    uint64_t due = UINT64_MAX;
-
     if (session->snapshot_ns > 0)
-        due = lp_ticks() + (uint64_t)(((unsigned __int128)session->snapshot_ns << 32) / session->core->mult);
-    atomic_store(&session->core->due, due);
+        session->snapshot_due = ticks_after(session, session->snapshot_ns);
+    else
+        session->snapshot_due = UINT64_MAX;
+    session->torch_due = session->sample_ns ? ticks_after(session, TORCH_NS) : UINT64_MAX;
+    atomic_store(&session->core->due,
+                 session->torch_due < session->snapshot_due ? session->torch_due : session->snapshot_due);
 }
 
 /* ---- the collector ------------------------------------------------------------------------------------------------ */
@@ -292,7 +302,15 @@ static void overdue(void *user, lp_recorder *core)
     lpy_session *session = user;
     lp_error error = {0};
 
-    (void)core;
+    if (lp_ticks() >= session->torch_due) {
+        lpy_torch_read(lp_segment_header(&core->segment));
+        session->torch_due = ticks_after(session, TORCH_NS);
+    }
+    if (lp_ticks() < session->snapshot_due) {
+        atomic_store(&core->due,
+                     session->torch_due < session->snapshot_due ? session->torch_due : session->snapshot_due);
+        return;
+    }
     lpy_session_name_threads(session);
     /* Other threads run on while the disk works; they record into their own arenas. */
     Py_BEGIN_ALLOW_THREADS if (!ensure_collector(session)) lpy_session_snapshot(session, false, false, &error);

@@ -1,0 +1,444 @@
+/* The readers of /proc, cgroups and sysfs against made-up trees: kernels, containers and troubles that this machine does not have. */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "sample/cgroup.h"
+#include "sample/gpu.h"
+#include "sample/host.h"
+#include "sample/process.h"
+#include "test_folder.h"
+
+static char top[64];
+static int root = -1;
+
+static void put(const char *path, const char *content)
+{
+    char full[1024];
+    snprintf(full, sizeof full, "%s/%s", top, path);
+    for (char *at = full + strlen(top) + 1; (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        mkdir(full, 0755);
+        *at = '/';
+    }
+    put_text(full, content);
+}
+
+static void fresh_tree(void)
+{
+    if (root >= 0) {
+        close(root);
+        remove_folder(top);
+    }
+    make_folder(top);
+    root = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+#define STAT                                                                                                           \
+    "42 (a) R 1 (b\n) %c 7 1 1 0 -1 4194304 1500 0 3 0 120 30 40 10 20 0 %d 0 777 1000000 2500 18446744073709551615\n"
+
+static void put_process(char state, int threads)
+{
+    put("proc/1/stat", "1 (init) S 0 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0 0\n");
+    put("proc/stat", "cpu  100 20 30 5000 40 5 6 7 0 0\ncpu0 1 2 3 4\n");
+    put("proc/42/stat", text(STAT, state, threads));
+    put("proc/42/statm", state == 'Z' ? "0 0 0 0 0 0 0\n" : "9000 2500 800 1 0 3000 0\n");
+    put("proc/42/status", "Name:\ta\nNSpid:\t9042\t42\nVmHWM:\t   20000 kB\nVmSwap:\t     128 kB\nThreads:\t1\n"
+                          "Cpus_allowed:\tff,0000000f\nvoluntary_ctxt_switches:\t11\nnonvoluntary_ctxt_switches:\t5\n");
+    put("proc/42/io", "rchar: 1000\nwchar: 2000\nsyscr: 1\nsyscw: 1\nread_bytes: 4096\nwrite_bytes: 8192\n"
+                      "cancelled_write_bytes: 512\n");
+    put("proc/42/schedstat", "1500000000 7000000 12\n");
+    put("proc/42/smaps_rollup",
+        "00400000-7fff r--p 0 00:00 0 [rollup]\nRss: 9000 kB\nPss:    4321 kB\nPss_Anon: 1 kB\n");
+    put("proc/42/task/42/children", "");
+}
+
+static bool nobody(void *user, int64_t pid)
+{
+    (void)user, (void)pid;
+    return false;
+}
+
+static bool only_51(void *user, int64_t pid)
+{
+    (void)user;
+    return pid == 51;
+}
+
+static void a_process(void)
+{
+    lp_process p;
+    lp_sample s;
+    unsigned budget = 10;
+    int64_t pss = 0;
+    fresh_tree();
+    put_process('S', 1);
+    REQUIRE(lp_process_open(&p, root, 42, 777, false) == LP_REASON_NONE);
+    lp_sample_init(&s);
+    CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+    CHECK_EQ(s.value[LP_COLUMN_CPU], 1500000);
+    CHECK_EQ(s.value[LP_COLUMN_CPU_SYSTEM], 300000);
+    CHECK_EQ(s.value[LP_COLUMN_FAULTS_MINOR], 1500);
+    CHECK_EQ(s.value[LP_COLUMN_FAULTS_MAJOR], 3);
+    CHECK_EQ(s.value[LP_COLUMN_RSS], 2500 * (sysconf(_SC_PAGESIZE) >> 10));
+    CHECK_EQ(s.value[LP_COLUMN_RSS_PEAK], 20000);
+    CHECK_EQ(s.value[LP_COLUMN_SWAP], 128);
+    CHECK_EQ(s.value[LP_COLUMN_CPUS_ALLOWED], 12);
+    CHECK_EQ(s.value[LP_COLUMN_SWITCHES_VOLUNTARY], 11);
+    CHECK_EQ(s.value[LP_COLUMN_SWITCHES_FORCED], 5);
+    CHECK_EQ(s.value[LP_COLUMN_RUN_DELAY], 7000);
+    CHECK_EQ(s.value[LP_COLUMN_READ_CHARS], 1000);
+    CHECK_EQ(s.value[LP_COLUMN_WRITE_CHARS], 2000);
+    CHECK_EQ(s.value[LP_COLUMN_READ_BYTES], 4096);
+    CHECK_EQ(s.value[LP_COLUMN_WRITE_BYTES], 8192);
+    CHECK_EQ(s.value[LP_COLUMN_CANCELLED_BYTES], 512);
+    CHECK_EQ(s.value[LP_COLUMN_THREADS], 1);
+    CHECK_EQ(p.parent, 7);
+    CHECK_EQ(p.outer_pid, 9042);
+    CHECK_EQ(p.total_ticks, 200);
+    CHECK_EQ(lp_process_pss(p.dir, &pss), LP_REASON_NONE);
+    CHECK_EQ(pss, 4321);
+    lp_process_close(&p);
+}
+
+static void pids_that_are_not_it(void)
+{
+    lp_process p;
+    fresh_tree();
+    put_process('S', 1);
+    CHECK_EQ(lp_process_open(&p, root, 42, 778, false), LP_REASON_GONE); /* another one has the number */
+    CHECK_EQ(lp_process_open(&p, root, 43, 1, false), LP_REASON_GONE);
+    put("proc/42/stat", "garbage");
+    CHECK_EQ(lp_process_open(&p, root, 42, 777, false), LP_REASON_UNREADABLE);
+    /* hidepid=2: not even the first process is there */
+    fresh_tree();
+    put("proc/stat", "cpu  1\n");
+    CHECK_EQ(lp_process_open(&p, root, 42, 777, false), LP_REASON_HIDDEN);
+}
+
+static void what_is_missing_has_a_reason(void)
+{
+    lp_process p;
+    lp_sample s;
+    unsigned budget = 10;
+    fresh_tree();
+    put_process('S', 1);
+    remove(text("%s/proc/42/io", top));
+    remove(text("%s/proc/42/schedstat", top));
+    put("proc/42/statm", "");
+    put("proc/42/status", "Name:\ta\n");
+    REQUIRE(lp_process_open(&p, root, 42, 0, false) == LP_REASON_NONE);
+    lp_sample_init(&s);
+    CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+    CHECK_EQ(s.value[LP_COLUMN_READ_BYTES], LP_UNKNOWN_I64);
+    CHECK_EQ(s.reason[LP_COLUMN_READ_BYTES], LP_REASON_NO_FILE);
+    CHECK_EQ(s.reason[LP_COLUMN_RUN_DELAY], LP_REASON_NO_FILE);
+    CHECK_EQ(s.reason[LP_COLUMN_RSS], LP_REASON_UNREADABLE);
+    CHECK_EQ(s.reason[LP_COLUMN_RSS_PEAK], LP_REASON_UNREADABLE);
+    CHECK_EQ(s.reason[LP_COLUMN_SWITCHES_FORCED], LP_REASON_UNREADABLE);
+    CHECK_EQ(s.reason[LP_COLUMN_CPUS_ALLOWED], LP_REASON_UNREADABLE);
+    CHECK_EQ(s.value[LP_COLUMN_CPU], 1500000);
+    lp_process_close(&p);
+    CHECK_EQ(lp__reason_of(EACCES), LP_REASON_DENIED);
+    CHECK_EQ(lp__reason_of(ESRCH), LP_REASON_GONE);
+    CHECK_EQ(lp__reason_of(EOPNOTSUPP), LP_REASON_NO_FILE);
+}
+
+static void zombies_and_ended_leaders(void)
+{
+    lp_process p;
+    lp_sample s;
+    unsigned budget = 10;
+    fresh_tree();
+    put_process('Z', 1);
+    put("proc/42/status", "Name:\ta\n");
+    REQUIRE(lp_process_open(&p, root, 42, 777, false) == LP_REASON_NONE);
+    lp_sample_init(&s);
+    CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+    CHECK_EQ(s.value[LP_COLUMN_CPU], 1500000); /* what it has used stays */
+    CHECK_EQ(s.reason[LP_COLUMN_RSS], LP_REASON_GONE);
+    CHECK_EQ(s.reason[LP_COLUMN_RSS_PEAK], LP_REASON_GONE);
+    lp_process_close(&p);
+    /* its first thread has ended, another runs: memory through that one */
+    put_process('Z', 2);
+    put("proc/42/task/43/statm", "9000 1000 800 1 0 3000 0\n");
+    put("proc/42/task/43/status", "VmHWM: 5000 kB\nVmSwap: 4 kB\nvoluntary_ctxt_switches:\t100\n"
+                                  "nonvoluntary_ctxt_switches:\t50\n");
+    put("proc/42/task/43/schedstat", "5 9000000 1\n");
+    REQUIRE(lp_process_open(&p, root, 42, 777, false) == LP_REASON_NONE);
+    lp_sample_init(&s);
+    CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+    CHECK(p.leader_ended);
+    CHECK_EQ(s.value[LP_COLUMN_RSS], 1000 * (sysconf(_SC_PAGESIZE) >> 10));
+    CHECK_EQ(s.value[LP_COLUMN_RSS_PEAK], 5000);
+    CHECK_EQ(s.value[LP_COLUMN_SWITCHES_VOLUNTARY], 111);
+    CHECK_EQ(s.value[LP_COLUMN_RUN_DELAY], 16000);
+    lp_process_close(&p);
+}
+
+/* 41 threads, of which 8 may be read a time: all have been read after five times, and none is forgotten when it ends. */
+static void threads_in_turn(void)
+{
+    lp_process p;
+    lp_sample s;
+    fresh_tree();
+    put_process('S', 41);
+    for (int tid = 100; tid < 140; tid++) {
+        put(text("proc/42/task/%d/status", tid), "voluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t1\n");
+        put(text("proc/42/task/%d/schedstat", tid), "5 2000000 1\n");
+    }
+    REQUIRE(lp_process_open(&p, root, 42, 777, false) == LP_REASON_NONE);
+    for (int turn = 1; turn <= 6; turn++) {
+        unsigned budget = 8;
+        lp_sample_init(&s);
+        CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+        CHECK_EQ(budget, 0u);
+        CHECK_EQ(s.value[LP_COLUMN_THREADS_READ], 9);
+        int seen = turn < 5 ? 8 * turn : 40;
+        CHECK_EQ(s.value[LP_COLUMN_SWITCHES_VOLUNTARY], 11 + 10 * seen);
+        CHECK_EQ(s.value[LP_COLUMN_RUN_DELAY], 7000 + 2000 * seen);
+    }
+    for (int tid = 110; tid < 140; tid++) {
+        remove(text("%s/proc/42/task/%d/status", top, tid));
+        remove(text("%s/proc/42/task/%d/schedstat", top, tid));
+        rmdir(text("%s/proc/42/task/%d", top, tid));
+    }
+    put("proc/42/stat", text(STAT, 'S', 11));
+    unsigned budget = 100;
+    lp_sample_init(&s);
+    CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+    CHECK_EQ(s.value[LP_COLUMN_SWITCHES_VOLUNTARY], 411);
+    CHECK_EQ(s.value[LP_COLUMN_THREADS_READ], 11);
+    lp_process_close(&p);
+}
+
+static void put_child(int pid, int start, int ticks, const char *children)
+{
+    put(text("proc/%d/stat", pid),
+        text("%d (c) S 42 1 1 0 -1 0 0 0 0 0 %d 0 0 0 20 0 1 0 %d 0 100 0\n", pid, ticks, start));
+    put(text("proc/%d/task/%d/children", pid, pid), children);
+}
+
+static void children_that_are_not_recorded(void)
+{
+    lp_process p;
+    lp_sample s;
+    unsigned threads = 10, budget = 50;
+    fresh_tree();
+    put_process('S', 1);
+    put("proc/42/task/42/children", "50 51 52 ");
+    put_child(50, 900, 20, "60 ");
+    put_child(51, 901, 1000, "70 "); /* recorded, and what is below it with it */
+    put_child(52, 902, 5, "");
+    put_child(60, 903, 7, "");
+    put_child(70, 904, 500, "");
+    REQUIRE(lp_process_open(&p, root, 42, 777, false) == LP_REASON_NONE);
+    lp_sample_init(&s);
+    lp_process_sample(&p, &s, &threads);
+    lp_process_children(&p, root, only_51, NULL, 10, &s, &budget);
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], 3);
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING_CPU], 32 * 10000);
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING_RSS], 300 * (sysconf(_SC_PAGESIZE) >> 10));
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_ENDED_CPU], 40 * 10000); /* 40 + 10 ticks, of which 10 are of recorded ones */
+    /* one ends, and its number goes to somebody else */
+    put_child(52, 999, 5000, "");
+    put("proc/42/task/42/children", "50 51 ");
+    budget = 50;
+    lp_process_children(&p, root, only_51, NULL, 10, &s, &budget);
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], 2);
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING_CPU], 27 * 10000);
+    /* no budget: what is known stays, nothing is found */
+    put("proc/42/task/42/children", "50 51 52 ");
+    budget = 0;
+    lp_process_children(&p, root, nobody, NULL, 100, &s, &budget);
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], 2);
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_ENDED_CPU], 0); /* their parent has not waited for them yet */
+    lp_process_close(&p);
+    /* a kernel without CONFIG_PROC_CHILDREN */
+    remove(text("%s/proc/42/task/42/children", top));
+    REQUIRE(lp_process_open(&p, root, 42, 777, false) == LP_REASON_NONE);
+    lp_process_children(&p, root, nobody, NULL, 0, &s, &budget);
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], LP_UNKNOWN_I64);
+    CHECK_EQ(s.reason[LP_COLUMN_CHILDREN_LIVING], LP_REASON_NO_FILE);
+    lp_process_close(&p);
+}
+
+static void a_host(void)
+{
+    lp_host host;
+    lp_sample s;
+    fresh_tree();
+    put("proc/stat", "cpu  100 20 30 5000 40 5 6 7 0 0\ncpu0 1 2 3 4\n");
+    put("sys/devices/system/cpu/online", "0-3,8,10-11\n");
+    put("proc/loadavg", "12.34 1.00 0.50 3/456 789\n");
+    put("proc/meminfo", "MemTotal:       24684084 kB\nMemFree: 1 kB\nMemAvailable:   20000000 kB\nSwapTotal: 1000 "
+                        "kB\nSwapFree: 400 kB\n");
+    put("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=111\nfull avg10=0.00 total=5\n");
+    put("proc/pressure/memory",
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=222\nfull avg10=0.00 avg60=0 total=333\n");
+    lp_host_open(&host, root);
+    lp_sample_init(&s);
+    lp_host_sample(&host, &s);
+    CHECK_EQ(s.value[LP_COLUMN_HOST_BUSY], 161 * 10000);
+    CHECK_EQ(s.value[LP_COLUMN_HOST_IOWAIT], 40 * 10000);
+    CHECK_EQ(s.value[LP_COLUMN_HOST_STOLEN], 7 * 10000);
+    CHECK_EQ(s.value[LP_COLUMN_HOST_CPUS], 7);
+    CHECK_EQ(s.value[LP_COLUMN_HOST_LOAD], 12340);
+    CHECK_EQ(s.value[LP_COLUMN_HOST_MEMORY], 24684084);
+    CHECK_EQ(s.value[LP_COLUMN_HOST_AVAILABLE], 20000000);
+    CHECK_EQ(s.value[LP_COLUMN_HOST_SWAP_USED], 600);
+    CHECK_EQ(s.value[LP_COLUMN_PSI_CPU], 111);
+    CHECK_EQ(s.value[LP_COLUMN_PSI_MEMORY], 222);
+    CHECK_EQ(s.value[LP_COLUMN_PSI_MEMORY_FULL], 333);
+    CHECK_EQ(s.reason[LP_COLUMN_PSI_IO], LP_REASON_NO_FILE);
+    lp_host_close(&host);
+}
+
+static lp_sample sample_cgroup(void)
+{
+    lp_cgroup cgroup;
+    lp_sample s;
+    lp_sample_init(&s);
+    lp_cgroup_open(&cgroup, root);
+    lp_cgroup_sample(&cgroup, &s);
+    lp_cgroup_close(&cgroup);
+    return s;
+}
+
+static void version_2(void)
+{
+    fresh_tree();
+    put("proc/self/cgroup", "0::/outer/in ner\n");
+    put("proc/self/mountinfo", "24 1 0:22 / /proc rw shared:1 - proc proc rw\n"
+                               "30 1 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n");
+    put("sys/fs/cgroup/cpu.stat", "usage_usec 9\n");
+    put("sys/fs/cgroup/outer/cpu.max", "150000 100000\n");
+    put("sys/fs/cgroup/outer/cpu.stat", "usage_usec 5000\nnr_periods 70\nnr_throttled 8\nthrottled_usec 9000\n");
+    put("sys/fs/cgroup/outer/memory.max", "max\n");
+    put("sys/fs/cgroup/outer/memory.current", "1\n");
+    put("sys/fs/cgroup/outer/in ner/cpu.max", "max 100000\n");
+    put("sys/fs/cgroup/outer/in ner/cpu.stat", "usage_usec 1\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n");
+    put("sys/fs/cgroup/outer/in ner/memory.max", "1073741824\n");
+    put("sys/fs/cgroup/outer/in ner/memory.current", "536870912\n");
+    put("sys/fs/cgroup/outer/in ner/memory.stat", "anon 5\ninactive_file 4096\n");
+    put("sys/fs/cgroup/outer/in ner/memory.events", "low 0\noom 3\noom_kill 2\n");
+    lp_sample s = sample_cgroup();
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_QUOTA], 1500); /* the outer one's, and use of the outer one */
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_PERIODS], 70);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_THROTTLES], 8);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_THROTTLED], 9000);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_CPU], 5000);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_LIMIT], 1 << 20);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_MEMORY], 1 << 19);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_CACHE], 4);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_KILLS], 2);
+    /* without limits, at the top */
+    put("proc/self/cgroup", "0::/\n");
+    s = sample_cgroup();
+    CHECK_EQ(s.reason[LP_COLUMN_CGROUP_LIMIT], LP_REASON_NO_FILE);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_CPU], 9);
+    CHECK_EQ(s.reason[LP_COLUMN_CGROUP_THROTTLED], LP_REASON_NO_FILE);
+}
+
+static void version_1_in_a_container(void)
+{
+    fresh_tree();
+    put("proc/self/cgroup", "12:memory:/docker/abc\n5:cpuacct,cpu:/docker/abc\n0::/docker/abc\n");
+    put("proc/self/mountinfo", "31 1 0:27 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
+                               "32 1 0:28 /docker/abc /sys/fs/cgroup/memory ro master:9 - cgroup cgroup rw,memory\n");
+    put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "200000\n");
+    put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+    put("sys/fs/cgroup/cpu,cpuacct/cpu.stat", "nr_periods 7\nnr_throttled 3\nthrottled_time 5000000\n");
+    put("sys/fs/cgroup/cpu,cpuacct/cpuacct.usage", "123456000\n");
+    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");
+    put("sys/fs/cgroup/memory/memory.usage_in_bytes", "1048576\n");
+    put("sys/fs/cgroup/memory/memory.stat", "cache 1\ntotal_inactive_file 8192\n");
+    put("sys/fs/cgroup/memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n");
+    lp_sample s = sample_cgroup();
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_QUOTA], 2000);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_THROTTLED], 5000);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_CPU], 123456);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_LIMIT], 2 << 20);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_MEMORY], 1024);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_CACHE], 8);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_KILLS], 4);
+    /* no limit is written as -1 and as the largest number of pages */
+    put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    s = sample_cgroup();
+    CHECK_EQ(s.reason[LP_COLUMN_CGROUP_QUOTA], LP_REASON_NO_LIMIT);
+    CHECK_EQ(s.reason[LP_COLUMN_CGROUP_LIMIT], LP_REASON_NO_LIMIT);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_MEMORY], 1024);
+    /* no /proc/self/cgroup at all */
+    remove(text("%s/proc/self/cgroup", top));
+    s = sample_cgroup();
+    CHECK_EQ(s.reason[LP_COLUMN_CGROUP_QUOTA], LP_REASON_NO_FILE);
+    CHECK_EQ(s.reason[LP_COLUMN_CGROUP_MEMORY], LP_REASON_NO_FILE);
+}
+
+static void amd(void)
+{
+    static lp_gpus gpus;
+    fresh_tree();
+    put("sys/class/drm/card0/device/vendor", "0x8086\n");
+    put("sys/class/drm/card1/device/vendor", "0x1002\n");
+    put("sys/class/drm/card1/device/mem_info_vram_total", "17163091968\n");
+    put("sys/class/drm/card1/device/mem_info_vram_used", "1048576\n");
+    put("sys/class/drm/card1/device/gpu_busy_percent", "37\n");
+    put("sys/class/drm/card1/device/product_name", "Instinct MI210\n");
+    put("sys/class/drm/card1/device/hwmon/hwmon3/temp1_input", "51000\n");
+    put("sys/class/drm/card1/device/hwmon/hwmon3/power1_average", "90000000\n");
+    lp__amd_sample(&gpus, root);
+    REQUIRE(gpus.count == 1);
+    const lp_gpu_device *d = &gpus.device[0];
+    CHECK_STR(d->name, "Instinct MI210");
+    CHECK_EQ(d->value[LP_COLUMN_GPU_BUSY], 370);
+    CHECK_EQ(d->value[LP_COLUMN_GPU_MEMORY_USED], 1024);
+    CHECK_EQ(d->value[LP_COLUMN_GPU_MEMORY_TOTAL], 17163091968 >> 10);
+    CHECK_EQ(d->value[LP_COLUMN_GPU_TEMPERATURE], 51);
+    CHECK_EQ(d->value[LP_COLUMN_GPU_POWER], 90000);
+    CHECK_EQ(d->reason[LP_COLUMN_GPU_MEMORY_BUSY], LP_REASON_NO_FILE);
+    CHECK_EQ(d->reason[LP_COLUMN_GPU_OURS_BUSY], LP_REASON_UNSUPPORTED);
+}
+
+/* The real files of this process say something, and the same as the kernel's other ways to ask. */
+static void this_machine(void)
+{
+    int real = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    lp_process p;
+    lp_host host;
+    lp_sample s;
+    unsigned budget = 10;
+    REQUIRE(lp_process_open(&p, real, getpid(), 0, true) == LP_REASON_NONE);
+    lp_sample_init(&s);
+    CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+    CHECK(s.value[LP_COLUMN_RSS] > 0);
+    CHECK(s.value[LP_COLUMN_CPU] > 0);
+    CHECK(s.value[LP_COLUMN_THREADS] >= 1);
+    lp_process_close(&p);
+    lp_host_open(&host, real);
+    lp_host_sample(&host, &s);
+    CHECK_EQ(s.value[LP_COLUMN_HOST_CPUS], sysconf(_SC_NPROCESSORS_ONLN));
+    CHECK(s.value[LP_COLUMN_HOST_MEMORY] > 0);
+    lp_host_close(&host);
+    close(real);
+}
+
+int main(void)
+{
+    RUN(a_process);
+    RUN(pids_that_are_not_it);
+    RUN(what_is_missing_has_a_reason);
+    RUN(zombies_and_ended_leaders);
+    RUN(threads_in_turn);
+    RUN(children_that_are_not_recorded);
+    RUN(a_host);
+    RUN(version_2);
+    RUN(version_1_in_a_container);
+    RUN(amd);
+    RUN(this_machine);
+    close(root);
+    remove_folder(top);
+    return check_done();
+}
