@@ -330,8 +330,8 @@ def test_own_cost_is_taken_off() -> None:
                 t -= 1
             return t
     """)
-    # Rounds shorter than a time slice, in turns, and the least of each: what neighbours take is in neither. On a machine that
-    # is never quiet that takes more rounds; a wrong correction never gets there.
+    # Rounds shorter than a time slice, in turns, and the least of each: what neighbours take is in neither. A machine that
+    # is not quiet takes more rounds; a wrong correction never gets there.
     n = 2_000
     bare: list[int] = []
     totals: list[int] = []
