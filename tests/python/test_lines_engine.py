@@ -330,7 +330,7 @@ def test_own_cost_is_taken_off() -> None:
                 t -= 1
             return t
     """)
-    # Rounds shorter than a time slice, in turns, and the least of each: what neighbours take is in neither. A machine that
+    # Rounds shorter than a time slice, in turns, and the least of each: what neighbours take is in neither. One that
     # is not quiet takes more rounds; a wrong correction never gets there.
     n = 2_000
     bare: list[int] = []
