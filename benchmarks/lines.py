@@ -2,9 +2,9 @@
 
     python benchmarks/lines.py [ROUNDS]
 
-Each round is many passes shorter than a time slice: what neighbours take is in none of them. Prints ns per line event (a
-call, an unprofiled call, a region boundary) that each adds to the bare program, and how much slower code becomes that
-is not profiled.
+Each round is many passes shorter than a time slice: what neighbours take is in none of them. Prints ns per line event
+(a call, an unprofiled call, a region boundary) that each adds to the bare program, and how much slower code becomes
+that is not profiled.
 """
 
 from __future__ import annotations
