@@ -1,4 +1,4 @@
-/* The small text files in the folder of segments: what git said (.source), and a collector's signature. */
+/* The small files in the folder of segments: what git said (.source), a collector's signature, how the clocks went (.clock). */
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -8,6 +8,7 @@
 #include "store/arena.h"
 #include "store/election.h"
 #include "store/source_facts.h"
+#include "store/track.h"
 
 #define LONG "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define LOCK ".collector-fuzz.lock"
@@ -80,11 +81,49 @@ static void election(const uint8_t *data, size_t size)
     unlinkat(folder_fd(), LOCK, 0);
 }
 
+static void track(const uint8_t *data, size_t size)
+{
+    lp_track got = {.count = 77};
+
+    put(LP_TRACK_FILE, data, size);
+    if (lp_track_read(folder_fd(), &got) != LP_OK)
+        return;
+    FUZZ_MUST(got.count <= LP_TRACK_MOMENTS && got.step_count <= LP_TRACK_STEPS);
+    (void)lp_track_real_ns(&got, 1000, 1ull << 32, 5);
+    lp_worker *worker = lp_worker_new();
+    FUZZ_MUST(worker != NULL);
+    lp_track_apply(&got, 0, 0, worker);
+    lp_worker_free(worker);
+    lp_moment now = {UINT64_MAX, UINT64_MAX, 7};
+    (void)lp_track_add(&got, &now, UINT64_MAX);
+    FUZZ_MUST(got.count <= LP_TRACK_MOMENTS && got.step_count <= LP_TRACK_STEPS);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     facts(data, size);
+    track(data, size);
     election(data, size);
     return 0;
+}
+
+static size_t track_seed(uint8_t *out)
+{
+    lp_track made = {0};
+    lp_moment now = {1000, 1000, 1700000000000000000u};
+
+    for (unsigned i = 0; i < 100; i++) {
+        now.ticks += 1000000000u;
+        now.mono_ns += 1000000000u;
+        now.real_ns += i == 50 ? 5000000000u : 1000000000u;                  /* the clock is set */
+        lp_track_add(&made, &now, now.mono_ns + (i > 70 ? 9000000000u : 0)); /* and the machine slept */
+    }
+    FUZZ_MUST(lp_track_write(folder_fd(), &made) == LP_OK);
+    int fd = openat(folder_fd(), LP_TRACK_FILE, O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd >= 0 ? read(fd, out, FUZZ_ROOM) : -1;
+    FUZZ_MUST(size > 0);
+    close(fd);
+    return (size_t)size;
 }
 
 size_t fuzz_seed(unsigned index, uint8_t *out)
@@ -97,7 +136,9 @@ size_t fuzz_seed(unsigned index, uint8_t *out)
         "lineprofiler collector -1 -1\n",
         "lineprofiler collector 99999999999999999999 18446744073709551616\n",
     };
-    if (index >= sizeof seeds / sizeof *seeds)
+    if (index == sizeof seeds / sizeof *seeds)
+        return track_seed(out);
+    if (index > sizeof seeds / sizeof *seeds)
         return 0;
     memcpy(out, seeds[index], strlen(seeds[index]));
     return strlen(seeds[index]);
