@@ -32,10 +32,12 @@ static void look_at(lp_open_thread *thread, const lp_entry *entries, uint32_t co
 
 static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_off at, size_t *left)
 {
+    /* Most threads have one table, of eight: its head and they in one read. */
     struct {
-        lp_seg_entries head;
+        uint64_t head[sizeof(lp_seg_entries) / sizeof(uint64_t)];
         lp_entry at[8];
-    } first; /* most threads have one table, of eight */
+    } first;
+    lp_seg_entries head;
     lp_entry more[ENTRIES_AT_ONCE];
 
     while (at) {
@@ -46,7 +48,8 @@ static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_
         if (!read_at(fd, view, &first, at, sizeof first))
             return;
         *left -= sizeof first;
-        uint32_t count = first.head.count < LP__LIST_MAX ? first.head.count : LP__LIST_MAX;
+        memcpy(&head, first.head, sizeof head);
+        uint32_t count = head.count < LP__LIST_MAX ? head.count : LP__LIST_MAX;
         look_at(thread, first.at, count < 8 ? count : 8);
         for (uint32_t done = 8; done < count;) {
             uint32_t now = count - done < ENTRIES_AT_ONCE ? count - done : ENTRIES_AT_ONCE;
@@ -55,13 +58,13 @@ static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_
                 view->cut = true;
                 return;
             }
-            if (!read_at(fd, view, more, (lp_off)(at + sizeof first.head + done * sizeof *more), size))
+            if (!read_at(fd, view, more, (lp_off)(at + sizeof head + done * sizeof *more), size))
                 return;
             *left -= size;
             look_at(thread, more, now);
             done += now;
         }
-        at = first.head.next;
+        at = head.next;
     }
 }
 
