@@ -32,10 +32,13 @@ static void look_at(lp_open_thread *thread, const lp_entry *entries, uint32_t co
 
 static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_off at, size_t *left)
 {
-    struct {
-        lp_seg_entries head;
+    struct { /* an lp_seg_entries with its entries: most threads have one table, of eight */
+        lp_off next;
+        uint32_t count;
+        uint64_t pad[7];
         lp_entry at[8];
-    } first; /* most threads have one table, of eight */
+    } first;
+    _Static_assert(offsetof(lp_seg_entries, at) == sizeof first - sizeof first.at, "core/layout.h");
     lp_entry more[ENTRIES_AT_ONCE];
 
     while (at) {
@@ -46,7 +49,7 @@ static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_
         if (!read_at(fd, view, &first, at, sizeof first))
             return;
         *left -= sizeof first;
-        uint32_t count = first.head.count < LP__LIST_MAX ? first.head.count : LP__LIST_MAX;
+        uint32_t count = first.count < LP__LIST_MAX ? first.count : LP__LIST_MAX;
         look_at(thread, first.at, count < 8 ? count : 8);
         for (uint32_t done = 8; done < count;) {
             uint32_t now = count - done < ENTRIES_AT_ONCE ? count - done : ENTRIES_AT_ONCE;
@@ -55,13 +58,13 @@ static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_
                 view->cut = true;
                 return;
             }
-            if (!read_at(fd, view, more, (lp_off)(at + sizeof first.head + done * sizeof *more), size))
+            if (!read_at(fd, view, more, (lp_off)(at + offsetof(lp_seg_entries, at) + done * sizeof *more), size))
                 return;
             *left -= size;
             look_at(thread, more, now);
             done += now;
         }
-        at = first.head.next;
+        at = first.next;
     }
 }
 
