@@ -140,8 +140,10 @@ void lp__watch_scan(lp__watch *watch)
 {
     DIR *list = lp__list(watch->folder);
 
-    if (!list)
-        return; /* out of descriptors or memory: what is known stays known */
+    if (!list) { /* out of descriptors or memory: what is known stays known, and nobody is waited for who cannot be seen */
+        watch->pending = 0;
+        return;
+    }
     watch->pending = 0;
     for (lp__watched *w = watch->list; w; w = w->next)
         w->seen = false;

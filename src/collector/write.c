@@ -17,7 +17,8 @@
 #define FEW 4u /* deaths at once, up to which each file is synced alone; more share one sync of the file system */
 
 /* The run directory by its descriptor, so that it may be moved. A removed one is looked for once more under its name: the program
- * may have made it anew. */
+ * may have made it anew. Otherwise the snapshot makes it, as the program's own would: no reader could tell any more whose the
+ * segments of a directory are that is not there. */
 static const char *run_directory(lp__writer *writer)
 {
     struct stat st;
@@ -27,6 +28,8 @@ static const char *run_directory(lp__writer *writer)
         if (again >= 0) {
             dup3(again, writer->run, O_CLOEXEC);
             close(again);
+        } else if (errno == ENOENT) {
+            return writer->run_path;
         }
     }
     return access(writer->run_text, F_OK) == 0 ? writer->run_text : writer->run_path; /* no /proc */

@@ -79,6 +79,12 @@ uint64_t lp_clock_mult(const lp_moment *first, const lp_moment *second, uint64_t
     return (uint64_t)(((unsigned __int128)(second->mono_ns - first->mono_ns) << 32) / (second->ticks - first->ticks));
 }
 
+bool lp_clock_is_plausible(uint64_t mult)
+{
+    uint64_t off = mult > first_mult ? mult - first_mult : first_mult - mult;
+    return first_mult == 0 || off <= first_mult / LP_CLOCK_DOUBT;
+}
+
 uint64_t lp_clock_calibrate(void)
 {
     lp_moment first, second;

@@ -6,6 +6,7 @@
 #ifndef LP_CORE_CLOCK_H
 #define LP_CORE_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -51,6 +52,11 @@ static inline uint64_t lp_ticks_to_ns(uint64_t ticks, uint64_t mult)
 /* One instant on three clocks, read between two ticks that are as close as a few tries get. */
 void lp_clock_moment(lp_moment *moment);
 
+/* Is it near the first calibration? While a machine is suspended its TSC may go on, and CLOCK_MONOTONIC stands still: a baseline with
+ * such a gap in it would shrink every duration. Rates that are slewed (at most 500 ppm) and the error of the first
+ * millisecond are far below one part in LP_CLOCK_DOUBT. */
+#define LP_CLOCK_DOUBT 500u
+bool lp_clock_is_plausible(uint64_t mult);
 /* mult from two moments; `fallback` when they are less than 100 us apart or the clock went backwards. */
 uint64_t lp_clock_mult(const lp_moment *first, const lp_moment *second, uint64_t fallback);
 

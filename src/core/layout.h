@@ -120,6 +120,7 @@ typedef struct lp_seg_header {
     char asked
         [256]; /* further names for the option "asked", known only after the identity was written: joined by commas, cut;
                       * terminated. Grows at its end, the comma last. */
+    char run_dir[1024]; /* absolute path of the run directory when recording began; "" unknown, or too long */
 } lp_seg_header;
 _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER, "the header has one page");
 

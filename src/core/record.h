@@ -39,7 +39,8 @@ enum {                           /* lp_entry.flags */
        LP_ENTRY_UNKNOWN_CPU = 8, /* its task was suspended, or it was left in another thread: CPU time cannot be told */
        LP_ENTRY_OVERLAP = 16,    /* children overlapped */
        LP_ENTRY_IO = 128,        /* io=True, extra[] holds the counters at the start */
-       LP_ENTRY_IO_OVERLAP = 256 /* another thread's io=True entry was open at the same time */
+       LP_ENTRY_IO_OVERLAP = 256, /* another thread's io=True entry was open at the same time */
+       LP_ENTRY_LOST = 512        /* there was no memory for it: neither it nor what lies below is recorded anywhere */
 };
 
 /* How an entry ended. */

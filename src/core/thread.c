@@ -106,6 +106,8 @@ void lp_recorder_moment(lp_recorder *recorder, lp_moment *now)
         return; /* another thread stores one just now */
     lp_seg_clock *clock = &lp_segment_header(&recorder->segment)->clock;
     uint64_t mult = lp_clock_mult(&recorder->start, now, recorder->mult);
+    if (!lp_clock_is_plausible(mult))
+        mult = recorder->mult;
     __atomic_store_n(&recorder->mult, mult, __ATOMIC_RELAXED);
     __atomic_store_n(&clock->last_begun, clock->last_begun + 1, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);

@@ -126,6 +126,33 @@ static inline const char *lpy_frame_instruction(const void *frame)
 #define lpy_code_start(code) ((const char *)((PyCodeObject *)(code))->co_code_adaptive)
 #endif
 
+/* The thread's tracer and profile function, out of the way for a while: what runs meanwhile is not the program's. */
+typedef struct lpy_tracers {
+    Py_tracefunc trace, profile;
+    int flag; /* use_tracing of 3.10, 3.11 */
+} lpy_tracers;
+
+static inline lpy_tracers lpy_tracers_take(PyThreadState *tstate)
+{
+    lpy_tracers taken = {.trace = tstate->c_tracefunc, .profile = tstate->c_profilefunc};
+
+    tstate->c_tracefunc = tstate->c_profilefunc = NULL;
+#if PY_VERSION_HEX < 0x030c0000
+    taken.flag = tstate->cframe->use_tracing;
+    tstate->cframe->use_tracing = 0;
+#endif
+    return taken;
+}
+
+static inline void lpy_tracers_put_back(PyThreadState *tstate, const lpy_tracers *taken)
+{
+    tstate->c_tracefunc = taken->trace;
+    tstate->c_profilefunc = taken->profile;
+#if PY_VERSION_HEX < 0x030c0000
+    tstate->cframe->use_tracing = (unsigned char)taken->flag;
+#endif
+}
+
 /* 3.10, 3.11: frames, and the flag of each activation of the evaluation loop that says whether it calls tracers at all. From
  * 3.12 on sys.monitoring does this. */
 #if PY_VERSION_HEX < 0x030c0000

@@ -124,9 +124,10 @@ static unsigned number_of(PyObject *map, const char *name)
 static void learn(void)
 {
     PyObject *opcode = PyImport_ImportModule("opcode");
-    PyObject *map = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL;
+    PyObject *names = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL; /* a frozendict from 3.15 on */
+    PyObject *map = PyDict_New();
 
-    if (map && PyDict_Check(map)) {
+    if (map && names && PyDict_Update(map, names) == 0) {
         ops.extended = number_of(map, "EXTENDED_ARG");
         ops.for_iter = number_of(map, "FOR_ITER");
         ops.async_for = number_of(map, "GET_ANEXT");
@@ -135,6 +136,7 @@ static void learn(void)
     PyErr_Clear();
     ops.known = true;
     Py_XDECREF(map);
+    Py_XDECREF(names);
     Py_XDECREF(opcode);
 }
 

@@ -165,6 +165,8 @@ static void work_out(costs *c, times t[PROGRAMS], uint32_t far)
 
 static void measure(const lpy_line_backend *backend, costs *c)
 {
+    PyThreadState *tstate = lpy_thread_state();
+    lpy_tracers tracers = lpy_tracers_take(tstate);
     PyObject *empty = PyTuple_New(0), *options = Py_BuildValue("{s:s}", "backend", backend->name);
     PyObject *engine = empty && options ? PyObject_Call((PyObject *)lpy.line_engine_type, empty, options) : NULL;
     times t[PROGRAMS];
@@ -182,6 +184,7 @@ static void measure(const lpy_line_backend *backend, costs *c)
     Py_XDECREF(engine);
     Py_XDECREF(options);
     Py_XDECREF(empty);
+    lpy_tracers_put_back(tstate, &tracers);
 }
 
 int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost)

@@ -59,10 +59,11 @@ static void learn_names(PyObject *map)
 static void learn_flow(void)
 {
     PyObject *opcode = PyImport_ImportModule("opcode");
-    PyObject *map = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL;
+    PyObject *names = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL; /* a frozendict from 3.15 on */
+    PyObject *map = PyDict_New();
     PyObject *least = opcode ? PyObject_GetAttrString(opcode, "HAVE_ARGUMENT") : NULL;
 
-    if (map && PyDict_Check(map) && least) {
+    if (map && names && PyDict_Update(map, names) == 0 && least) {
         long with_argument = PyLong_AsLong(least);
         for (long i = 0; i < with_argument && i < 256; i++)
             flow.kind[i] |= TAKES_NOTHING;
@@ -74,6 +75,7 @@ static void learn_flow(void)
     PyErr_Clear();
     Py_XDECREF(least);
     Py_XDECREF(map);
+    Py_XDECREF(names);
     Py_XDECREF(opcode);
 }
 

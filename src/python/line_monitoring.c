@@ -291,7 +291,13 @@ static bool done(PyObject *result)
 
 static bool set_local(int tool, PyObject *code, int events)
 {
-    return done(PyObject_CallFunction(mon.set_local, "iOi", tool, code, events));
+    PyObject *args[] = {PyLong_FromLong(tool), code, PyLong_FromLong(events)};
+    bool good = args[0] && args[2] && done(PyObject_Vectorcall(mon.set_local, args, 3, NULL));
+
+    PyErr_Clear();
+    Py_XDECREF(args[0]);
+    Py_XDECREF(args[2]);
+    return good;
 }
 
 static bool subscribe(int tool, int event, PyObject *callback)

@@ -14,8 +14,8 @@
  * - Deep recursion: with a hook, a call from Python to Python takes C stack on 3.11. Below half of the stack the hook steps
  *   aside; from there on everything is traced, and frames that are not marked are refused.
  * - Frames that are running when it starts: see `flag_running`.
- * - greenlet: switches threads of control inside one call and keeps the byte, but not the trace function: with it in the program
- *   ours stays in. Exceptions of code that is not marked then cost more.
+ * - greenlet: leaves one frame and goes on in another without a call, with the byte of the one that it left. Once it is imported
+ *   everything is traced, too.
  * - A marked frame that calls sys.settrace itself loses its lines from there to its next call of Python code.
  *
  * Everything here runs with the GIL held. From 3.12 on this file is empty. */
@@ -95,15 +95,16 @@ static bool keep_slot(PyCodeObject *code, uintptr_t slot)
     return false;
 }
 
-/* Asks those that select about code that is seen for the first time in this round. No tracer sees their functions run. */
+/* What those that select want of code that is seen for the first time in this round. The frame is on the stack, where they may look
+ * for it. No tracer sees their functions run. */
 static NOINLINE trace_code *code_asked(PyCodeObject *code)
 {
     PyThreadState *tstate = lpy_thread_state();
-    uintptr_t round = state.round;
-    trace_code *known;
+    uintptr_t slot = slot_of(code), round = state.round;
+    trace_code *known = code_in(slot);
 
-    if (here.asking)
-        return code_in(slot_of(code));
+    if (slot == state.plain || here.asking)
+        return known;
     if (state.selecting) {
         here.asking = true;
         tstate->tracing++;
@@ -116,24 +117,19 @@ static NOINLINE trace_code *code_asked(PyCodeObject *code)
         Py_DECREF(code);
         tstate->tracing--;
         here.asking = false;
+        known = code_in(slot_of(code));
     }
-    known = code_in(slot_of(code));
     if (known)
         known->asked = round;
     return known;
 }
 
-/* NULL: nobody wants its events. May run Python the first time. */
-static inline trace_code *code_wanted(PyCodeObject *code)
+/* Whether a frame's events are to be had: they are wanted, or somebody has to be asked at its call event. */
+static inline bool code_calls_us(const PyCodeObject *code)
 {
     uintptr_t slot = slot_of(code);
 
-    if (LP_LIKELY(slot == state.plain))
-        return NULL;
-    trace_code *known = code_in(slot);
-    if (LP_LIKELY(known && known->asked == state.round))
-        return known;
-    return code_asked(code);
+    return slot != state.plain && (code_in(slot) || (state.selecting && slot != state.round && !here.asking));
 }
 
 /* ---- the trace function of a thread ---- */
@@ -164,7 +160,7 @@ static inline void put(PyThreadState *tstate, bool ours)
 
     here.limit = ours ? 0 : here.not_deep;
     if (!ours) {
-        tstate->c_tracefunc = other || !state.greenlets ? other : trace_alone;
+        tstate->c_tracefunc = other;
     } else if (other) {
         here.other = other;
         tstate->c_tracefunc = trace_both;
@@ -184,6 +180,12 @@ static inline void flag_set(lpy_cframe *cframe, bool on)
 static inline lpy_cframe *cframe_around(PyThreadState *tstate, lpy_cframe *cframe)
 {
     return cframe == &tstate->root_cframe ? NULL : cframe->previous;
+}
+
+/* Frames that are not marked are refused, then. */
+static inline bool everything_is_traced(void)
+{
+    return state.aside || state.greenlets;
 }
 
 /* The outermost activation with a marked frame in it; NULL none. */
@@ -208,15 +210,16 @@ static lpy_cframe *outermost_marked(PyThreadState *tstate)
 /* Frames that are running: from the innermost activation as far as the outermost one with a marked frame. Those between need the
  * flag, too, since an activation hands its own one outwards when it ends. Another thread's foreign tracer stays: whom trace_both
  * calls is known to its own thread only. */
-static void flag_running(PyThreadState *tstate, bool self, bool everything)
+static void flag_running(PyThreadState *tstate, bool self)
 {
-    lpy_cframe *last = outermost_marked(tstate);
+    bool everything = everything_is_traced();
+    lpy_cframe *last = everything ? NULL : outermost_marked(tstate);
     bool on = last || everything;
 
     if (self)
         put(tstate, on);
     else if (!tstate->c_tracefunc || tstate->c_tracefunc == trace_alone)
-        tstate->c_tracefunc = on || state.greenlets ? trace_alone : NULL;
+        tstate->c_tracefunc = on ? trace_alone : NULL;
     if (others_trace(tstate))
         return;
     for (lpy_cframe *cframe = tstate->cframe; cframe; cframe = cframe_around(tstate, cframe)) {
@@ -226,9 +229,20 @@ static void flag_running(PyThreadState *tstate, bool self, bool everything)
     }
 }
 
+static void rescan(void)
+{
+    PyThreadState *self = lpy_thread_state();
+
+    state.epoch++;
+    for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
+         tstate = PyThreadState_Next(tstate))
+        flag_running(tstate, tstate == self);
+}
+
 static void look_for_greenlets(void)
 {
     PyObject *name = PyUnicode_FromString("greenlet");
+    bool before = state.greenlets;
 
     state.modules_seen = PyDict_GET_SIZE(state.modules);
     if (name && PyDict_GetItemWithError(state.modules, name))
@@ -236,32 +250,40 @@ static void look_for_greenlets(void)
     else if (PyErr_Occurred())
         PyErr_Clear();
     Py_XDECREF(name);
+    if (state.greenlets && !before && state.active)
+        rescan();
 }
 
 /* ---- events ---- */
 
-/* A frame that is not marked calls us: it was running when we started. If no marked frame is around it the flag goes, with our
- * function: call_trace sets the flag anew after us, by whether there is one. */
-static NOINLINE void refuse(void)
+/* A frame that is not marked calls us: it was running when we started, or was called for the first time and nobody wants it.
+ * Its flag goes, with our function: call_trace sets the flag anew after us, by whether there is one. Not if that flag
+ * is needed for a marked frame around it. */
+static NOINLINE void refuse(bool called)
 {
     PyThreadState *tstate = lpy_thread_state();
 
-    if (tstate->c_tracefunc == trace_alone && !tstate->c_profilefunc && !state.aside && !outermost_marked(tstate))
+    if (!everything_is_traced() &&
+        (called || (tstate->c_tracefunc == trace_alone && !tstate->c_profilefunc && !outermost_marked(tstate))))
         put(tstate, false);
 }
 
-static inline void event(PyFrameObject *object, int what, PyObject *arg)
+/* Whether the frame's code is measured. */
+static inline bool event(PyFrameObject *object, int what, PyObject *arg)
 {
     uint64_t now = lp_ticks();
     lpy_frame *frame = lpy_frame_in(object);
     PyCodeObject *key = lpy_frame_code(frame);
-    trace_code *code = code_wanted(key);
-    const void *context = lpy_context_of(lpy_thread_state());
+    trace_code *code = code_in(slot_of(key));
     size_t at = (size_t)lpy_frame_offset(frame) * sizeof(_Py_CODEUNIT);
 
+    if (LP_UNLIKELY(!code || code->asked != state.round)) {
+        code = code_asked(key);
+        now = lp_ticks();
+    }
     if (LP_UNLIKELY(!code)) {
-        refuse();
-        return;
+        refuse(what == PyTrace_CALL);
+        return false;
     }
     for (uint32_t i = 0; i < code->count; i++) {
         lp_line_thread *th = lp_lines_enter(code->of[i].engine->core, false);
@@ -270,19 +292,20 @@ static inline void event(PyFrameObject *object, int what, PyObject *arg)
             continue;
         if (LP_LIKELY(what == PyTrace_LINE)) {
             if (LP_UNLIKELY(!lp_lines_line(th, frame, key, at, now)))
-                lp_lines_line_slow(th, frame, key, context, at, object->f_lineno, now);
+                lp_lines_line_slow(th, frame, key, lpy_context(), at, object->f_lineno, now);
         } else if (what == PyTrace_CALL) {
             if (lpy_frame_resumes(frame))
-                lp_lines_resume(th, code->of[i].line, frame, context, at, now);
+                lp_lines_resume(th, code->of[i].line, frame, lpy_context(), at, now);
             else
-                lp_lines_call(th, code->of[i].line, frame, context, now);
+                lp_lines_call(th, code->of[i].line, frame, lpy_context(), now);
         } else if (what == PyTrace_RETURN) {
             if (arg && lpy_frame_yields(frame))
-                lp_lines_yield(th, frame, key, context, now);
+                lp_lines_yield(th, frame, key, lpy_context(), now);
             else
-                lp_lines_leave(th, frame, key, context, now);
+                lp_lines_leave(th, frame, key, lpy_context(), now);
         }
     }
+    return true;
 }
 
 /* `exception` says nothing that `return` without a value does not. */
@@ -303,6 +326,7 @@ static int trace_both(PyObject *object, PyFrameObject *frame, int what, PyObject
 {
     PyThreadState *tstate = lpy_thread_state();
     Py_tracefunc other = here.other;
+    bool stays = true;
     int status;
 
     if (!state.active) {
@@ -310,10 +334,10 @@ static int trace_both(PyObject *object, PyFrameObject *frame, int what, PyObject
         return other(object, frame, what, arg);
     }
     if (is_wanted(what))
-        event(frame, what, arg);
+        stays = event(frame, what, arg) || what != PyTrace_CALL || everything_is_traced();
     status = other(object, frame, what, arg);
     if (state.active)
-        put(tstate, true); /* around what it may have put in its own place */
+        put(tstate, stays); /* around what it may have put in its own place */
     return status;
 }
 
@@ -341,14 +365,14 @@ static void find_stack(void)
     errno = saved;
 }
 
-static void flag_others(const PyThreadState *self, bool everything)
+static void flag_others(const PyThreadState *self)
 {
     state.epoch++;
     here.own_epochs++;
     for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
          tstate = PyThreadState_Next(tstate))
         if (tstate != self)
-            flag_running(tstate, false, everything);
+            flag_running(tstate, false);
 }
 
 /* Evaluates the frame with our trace function in, if `marked`, and out, if not, and puts everything back. */
@@ -383,12 +407,12 @@ static NOINLINE PyObject *evaluate_deep(PyThreadState *tstate, lpy_frame *frame,
 
     if (state.aside++ == 0) {
         _PyInterpreterState_SetEvalFrameFunc(tstate->interp, state.next);
-        flag_others(tstate, true);
+        flag_others(tstate);
     }
     result = evaluate(tstate, frame, throwing, true);
     if (--state.aside == 0 && state.active) {
         _PyInterpreterState_SetEvalFrameFunc(tstate->interp, hook);
-        flag_others(tstate, false);
+        flag_others(tstate);
     }
     return result;
 }
@@ -414,7 +438,7 @@ static NOINLINE PyObject *evaluate_slowly(PyThreadState *tstate, lpy_frame *fram
 
 static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
 {
-    bool marked = code_wanted(lpy_frame_code(frame)) != NULL;
+    bool marked = code_calls_us(lpy_frame_code(frame)) || state.greenlets;
 
     if (LP_LIKELY(!marked && !tstate->c_tracefunc && (uintptr_t)__builtin_frame_address(0) >= ~here.limit))
         return state.next(tstate, frame, throwing);
@@ -440,16 +464,6 @@ static int hook_answers(PyThreadState *tstate)
     Py_XDECREF(globals);
     Py_XDECREF(value);
     return value ? state.called : -1;
-}
-
-static void rescan(void)
-{
-    PyThreadState *self = lpy_thread_state();
-
-    state.epoch++;
-    for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
-         tstate = PyThreadState_Next(tstate))
-        flag_running(tstate, tstate == self, state.aside != 0);
 }
 
 /* -1 with an exception. */

@@ -43,6 +43,7 @@ typedef struct lpy_session {
     bool closing; /* closed, but `last` is not there yet */
     uint64_t write_failures;
     uint32_t generation; /* of snapshots */
+    bool lost;           /* closed, and what it had recorded is nowhere: `error` says why */
     uint64_t own_cost_ps, own_count_cost_ps;
     /* Python side; NULL after the interpreter has ended */
     struct lpy_pin *pins; /* names whose address is a key, see names.c */
@@ -51,9 +52,10 @@ typedef struct lpy_session {
     PyObject *shapes;          /* dict: shape -> distinct names; owned */
     bool strict_names;
     bool folded_warned;
-    bool private;    /* scratch: never written, never listed */
-    int cuda_sync;   /* -1 None, 0 False, 1 True */
-    lp_worker *last; /* own figures at close(); owned */
+    pid_t loss_warned; /* in this process, 0 not yet */
+    bool private;      /* scratch: never written, never listed */
+    int cuda_sync;     /* -1 None, 0 False, 1 True */
+    lp_worker *last;   /* own figures at close(); owned */
 } lpy_session;
 
 typedef struct RecorderObject {
@@ -121,6 +123,9 @@ void lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps);
 /* procio.c */
 bool lpy_io_read(lpy_session *session, bool thread, uint64_t io[LPY_IO_COUNT]); /* no Python; errno kept */
 void lpy_io_own(const uint64_t moved[LPY_IO_COUNT]); /* not the program's: taken off from now on */
+/* A snapshot whose own bytes could not be read: the io=True entries that are open now are "not measured". */
+void lpy_io_spoil(void);
+uint32_t lpy_io_spoilt(void); /* how often, so far */
 void lpy_io_in_child(void);
 void lpy_io_close(lpy_session *session);
 

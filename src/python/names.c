@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "python/lpy.h"
 #include "python/names.h"
@@ -257,6 +258,21 @@ void lpy_name_path_below(const lp_thread *th, const lp_seg_node *parent, PyObjec
 
     lp_node_path_below(th, parent, bytes ? bytes : "?", bytes ? (size_t)length : 1, path, size);
     Py_XDECREF(encoded);
+}
+
+void lpy_warn_lost(lpy_session *session, const char *why)
+{
+    PyObject *type, *value, *traceback;
+
+    if (session->loss_warned == getpid()) /* a forked child has a loss of its own */
+        return;
+    session->loss_warned = getpid();
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = lpy_name_object(why, strlen(why));
+    warn(PyUnicode_FromFormat("what this process records has neither shared memory nor a file, and may be lost: %S",
+                              text ? text : Py_None));
+    Py_XDECREF(text);
+    PyErr_Restore(type, value, traceback);
 }
 
 void lpy_warn_fold(lpy_session *session, lp_found how, const char *path)

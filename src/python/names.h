@@ -15,6 +15,8 @@ lp_found lpy_name_fold(lp_thread *th, const lp_seg_node *parent, PyObject *name)
 /* Path of `name` below `parent` as text, cut. Raises nothing. */
 void lpy_name_path_below(const lp_thread *th, const lp_seg_node *parent, PyObject *name, char *path, size_t size);
 /* One RuntimeWarning at the first path beyond the limit. Runs Python. */
+/* What a process of private memory records can be written nowhere: said once. Keeps the exception in flight. */
+void lpy_warn_lost(lpy_session *session, const char *why);
 void lpy_warn_fold(lpy_session *session, lp_found how, const char *path);
 /* In a forked child: what a thread of the parent held is nobody's. */
 void lpy_names_in_child(void);

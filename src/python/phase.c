@@ -176,7 +176,7 @@ static int enter_slow(PhaseObject *phase)
     lp_entry *around = lp_innermost(th);
     lp_seg_node *parent = around ? around->place : th->root, *node = NULL;
     lp_entry *entry = NULL;
-    uint32_t light = around && around->node == 0 ? around->flags & (LP_ENTRY_SKIP | LP_ENTRY_FOLD) : 0;
+    uint32_t light = around && around->node == 0 ? around->flags & (LP_ENTRY_SKIP | LP_ENTRY_FOLD | LP_ENTRY_LOST) : 0;
 
     if (!light) {
         node = lp_node_cached(th, parent, phase->name);
@@ -202,9 +202,16 @@ static int enter_slow(PhaseObject *phase)
                 lpy_name_path_below(th, parent, phase->name, folded, sizeof folded);
             if (found != LP_FOUND)
                 light = LP_ENTRY_FOLD;
+            if (found == LP_FOUND_NO_SPACE) {
+                light |= LP_ENTRY_LOST;
+                if (!id || id == LPY_NAME_LATE) /* not even its name could be kept; else it is counted already */
+                    lp__note(core, &lp_recorder_health(core)->lost_entries);
+            }
         }
     }
-    if (around && around->node == 0 && light & LP_ENTRY_FOLD)
+    if (around && around->node == 0 && light & LP_ENTRY_LOST)
+        lp__note(core, &lp_recorder_health(core)->lost_entries);
+    else if (around && around->node == 0 && light & LP_ENTRY_FOLD)
         lp_fold_again(th, parent);
     if (node && phase->stride > 1 && is_skipped(node, phase->stride))
         light = LP_ENTRY_SKIP;
@@ -221,7 +228,8 @@ static int enter_slow(PhaseObject *phase)
         if (entry && phase->flags & PHASE_IO) {
             for (int i = 0; i < LPY_IO_COUNT; i++)
                 entry->extra[i] = readable ? io[i] : UINT64_MAX;
-            entry->extra[LPY_IO_COUNT] = atomic_load(&core->io_arrivals) - th->io_arrivals;
+            entry->extra[LPY_IO_COUNT] =
+                (uint64_t)lpy_io_spoilt() << 32 | (uint32_t)(atomic_load(&core->io_arrivals) - th->io_arrivals);
         }
     }
     if (!entry) {
@@ -317,8 +325,10 @@ static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
         }
         if (entry->thread != th)
             how |= LP_LEFT_IO_MISSING; /* left elsewhere: whose bytes came between cannot be told */
+        if (entry->extra[LPY_IO_COUNT] >> 32 != lpy_io_spoilt())
+            how |= LP_LEFT_IO_MISSING; /* some of them are ours, and nobody knows how many */
         io_ends(core, entry);
-        if ((uint32_t)(atomic_load(&core->io_arrivals) - th->io_arrivals) != entry->extra[LPY_IO_COUNT] &&
+        if ((uint32_t)(atomic_load(&core->io_arrivals) - th->io_arrivals) != (uint32_t)entry->extra[LPY_IO_COUNT] &&
             !(phase->flags & PHASE_IO_THREAD))
             entry->flags |= LP_ENTRY_IO_OVERLAP;
         if (phase->flags & PHASE_IO_THREAD)

@@ -70,6 +70,18 @@ void lpy_io_own(const uint64_t moved[LPY_IO_COUNT])
     }
 }
 
+static _Atomic uint32_t spoilt;
+
+void lpy_io_spoil(void)
+{
+    spoilt++;
+}
+
+uint32_t lpy_io_spoilt(void)
+{
+    return spoilt;
+}
+
 void lpy_io_in_child(void)
 {
     for (int i = 0; i < LPY_IO_COUNT; i++)

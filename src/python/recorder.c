@@ -63,8 +63,12 @@ static void shut(RecorderObject *recorder)
 static PyObject *recorder_close(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    shut(self_of(self));
-    Py_RETURN_NONE;
+    RecorderObject *recorder = self_of(self);
+    bool here = recorder->session != NULL;
+    shut(recorder);
+    lpy_session *closed = here ? recorder->past : NULL;
+    return closed && closed->lost ? PyUnicode_DecodeUTF8(closed->error, (Py_ssize_t)strlen(closed->error), "replace")
+                                  : Py_NewRef(Py_None);
 }
 
 static PyObject *recorder_snapshot(PyObject *self, PyObject *unused)

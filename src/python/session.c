@@ -187,6 +187,8 @@ static bool open_segment(void *user, lp_recorder *core)
     snprintf(session->folder, sizeof session->folder, "%s", core->segment.place == LP_PLACE_SHARED ? folder : "");
     if (status != LP_OK) {
         note_error(session, &error);
+        if (core->child)
+            lpy_warn_lost(session, error.text);
         return false;
     }
     lp_seg_header *header = lp_segment_header(&core->segment);
@@ -199,6 +201,8 @@ static bool open_segment(void *user, lp_recorder *core)
     header->snapshot_ns = session->snapshot_ns;
     header->sample_ns = session->sample_ns;
     header->time_ns = session->ns.time_ns;
+    if (strlen(session->run_dir) < sizeof header->run_dir)
+        memcpy(header->run_dir, session->run_dir, strlen(session->run_dir));
     publish_identity(session);
     if (lp_recorder_begin(core) != LP_OK) {
         lp_segment_close(&core->segment, false);
@@ -208,6 +212,11 @@ static bool open_segment(void *user, lp_recorder *core)
     session->generation = 0;
     session->write_failures = 0;
     set_due(session);
+    /* What only this process can read is lost if it is killed before its first snapshot is due. So the report knows at least that it
+     * lived, and that it had no shared memory. */
+    if (core->segment.place == LP_PLACE_PRIVATE && !session->private &&
+        lpy_session_snapshot(session, false, false, &error) != LP_OK)
+        lpy_warn_lost(session, error.text);
     ensure_collector(session);
     return true;
 }
@@ -257,6 +266,11 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
         worker->unclean = false;
         add_collected(session, worker);
         status = lp_snapshot_write(session->run_dir, worker, sync, error);
+        if (status == LP_OK && session->id.run_dir_ino == 0) { /* it could not be made when we began: now it is there */
+            lp_describe_run_dir(session->run_dir, &session->id);
+            header->run_dir_dev = session->id.run_dir_dev;
+            header->run_dir_ino = session->id.run_dir_ino;
+        }
         lp_worker_free(worker);
     }
     if (status != LP_OK) {
@@ -269,6 +283,8 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
         for (int i = 0; i < LPY_IO_COUNT; i++)
             after[i] = after[i] > before[i] ? after[i] - before[i] : 0;
         lpy_io_own(after);
+    } else {
+        lpy_io_spoil();
     }
     errno = saved;
     return status;
@@ -297,10 +313,17 @@ lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_e
     return status;
 }
 
+/* No Python in here. */
+static lp_status write_overdue(lpy_session *session, lp_error *error)
+{
+    return ensure_collector(session) ? LP_OK : lpy_session_snapshot(session, false, false, error);
+}
+
 static void overdue(void *user, lp_recorder *core)
 {
     lpy_session *session = user;
     lp_error error = {0};
+    lp_status status = LP_OK;
 
     if (lp_ticks() >= session->torch_due) {
         lpy_torch_read(lp_segment_header(&core->segment));
@@ -313,8 +336,10 @@ static void overdue(void *user, lp_recorder *core)
     }
     lpy_session_name_threads(session);
     /* Other threads run on while the disk works; they record into their own arenas. */
-    Py_BEGIN_ALLOW_THREADS if (!ensure_collector(session)) lpy_session_snapshot(session, false, false, &error);
+    Py_BEGIN_ALLOW_THREADS status = write_overdue(session, &error);
     Py_END_ALLOW_THREADS set_due(session);
+    if (status != LP_OK && core->segment.place == LP_PLACE_PRIVATE)
+        lpy_warn_lost(session, error.text);
 }
 
 /* threading._active, borrowed from the module; NULL without an exception. threading.current_thread() would invent a thread object
@@ -642,6 +667,9 @@ static void finish(lpy_session *session, bool keep)
         lp_segment_set_state(&core->segment, LP_SEG_CLOSED);
     }
     lp_recorder_end(core);
+    session->lost = status != LP_OK && core->segment.place == LP_PLACE_PRIVATE;
+    if (session->lost)
+        note_error(session, &error);
     lp_segment_close(&core->segment, status != LP_OK);
     lpy_io_close(session);
     pthread_mutex_unlock(&session->reading);

@@ -32,13 +32,12 @@ static void look_at(lp_open_thread *thread, const lp_entry *entries, uint32_t co
 
 static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_off at, size_t *left)
 {
-    struct { /* an lp_seg_entries with its entries: most threads have one table, of eight */
-        lp_off next;
-        uint32_t count;
-        uint64_t pad[7];
+    /* Most threads have one table, of eight: its head and they in one read. */
+    struct {
+        uint64_t head[sizeof(lp_seg_entries) / sizeof(uint64_t)];
         lp_entry at[8];
     } first;
-    _Static_assert(offsetof(lp_seg_entries, at) == sizeof first - sizeof first.at, "core/layout.h");
+    lp_seg_entries head;
     lp_entry more[ENTRIES_AT_ONCE];
 
     while (at) {
@@ -49,7 +48,8 @@ static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_
         if (!read_at(fd, view, &first, at, sizeof first))
             return;
         *left -= sizeof first;
-        uint32_t count = first.count < LP__LIST_MAX ? first.count : LP__LIST_MAX;
+        memcpy(&head, first.head, sizeof head);
+        uint32_t count = head.count < LP__LIST_MAX ? head.count : LP__LIST_MAX;
         look_at(thread, first.at, count < 8 ? count : 8);
         for (uint32_t done = 8; done < count;) {
             uint32_t now = count - done < ENTRIES_AT_ONCE ? count - done : ENTRIES_AT_ONCE;
@@ -58,13 +58,13 @@ static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_
                 view->cut = true;
                 return;
             }
-            if (!read_at(fd, view, more, (lp_off)(at + offsetof(lp_seg_entries, at) + done * sizeof *more), size))
+            if (!read_at(fd, view, more, (lp_off)(at + sizeof head + done * sizeof *more), size))
                 return;
             *left -= size;
             look_at(thread, more, now);
             done += now;
         }
-        at = first.next;
+        at = head.next;
     }
 }
 

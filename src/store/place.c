@@ -32,6 +32,7 @@
 
 #define LEFTOVER_S 60       /* a file that has been without a header for so long belongs to nobody */
 #define EMPTY_FOLDER_S 3600 /* and a folder that nothing was made in or removed from */
+#define EXPIRED_S 604800    /* a week: a dead segment whose run directory is not found any more */
 
 /* ---- folders */
 
@@ -221,6 +222,8 @@ int lp__open_segment(int dirfd, const char *name, dev_t *dev, ino_t *ino)
 typedef struct adoption {
     const char *run_dir;
     uint64_t dev, ino; /* of it */
+    uint64_t mnt_ns;   /* where paths are looked up; 0 unknown */
+    bool all;          /* runs, so that other directories' are looked at, too */
     unsigned count;
     unsigned busy;   /* dead, but somebody else is just adopting it */
     bool patient;    /* what its collector has not looked at yet, which knows how it died, is busy, too */
@@ -248,6 +251,33 @@ static bool is_leftover(int fd)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return fstat(fd, &st) == 0 && now.tv_sec - st.st_ctim.tv_sec > LEFTOVER_S && !lp__segment_has_owner(fd);
+}
+
+/* Nobody will read it any more: its process is dead, its run directory is not where it was (and nobody could look further: the
+ * device and inode alone lead to no file), and that for so long that no disk is only just away. A path that cannot be
+ * looked up for another reason, or that is of another mount namespace, says nothing. */
+static bool is_expired(const adoption *a, int fd, const lp_identity *id)
+{
+    lp_seg_header header;
+    struct stat st, dir;
+    struct timespec now;
+    size_t got;
+
+    if (!lp__read_at(fd, &header, sizeof header, 0, &got) || got < sizeof header || header.run_dir[0] != '/' ||
+        !memchr(header.run_dir, 0, sizeof header.run_dir) || a->mnt_ns == 0 || id->mnt_ns != a->mnt_ns ||
+        fstat(fd, &st) != 0)
+        return false;
+    if (stat(header.run_dir, &dir) == 0
+            ? (uint64_t)dir.st_dev == header.run_dir_dev && (uint64_t)dir.st_ino == header.run_dir_ino
+            : errno != ENOENT && errno != ENOTDIR)
+        return false;
+    uint64_t last = (uint64_t)st.st_mtim.tv_sec; /* stores through a mapping do not move it */
+    for (int i = 0; i < 3; i++) {
+        uint64_t ns = i == 0 ? header.started_ns : i == 1 ? header.clock.last.real_ns : header.died.real_ns;
+        last = ns / 1000000000u > last ? ns / 1000000000u : last;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec > last && (uint64_t)now.tv_sec - last > EXPIRED_S && !lp__segment_has_owner(fd);
 }
 
 static lp_status adopt(adoption *a, int dirfd, const char *name, int fd, const char *shown, lp_error *error)
@@ -299,9 +329,12 @@ static void look_at(adoption *a, int dirfd, const char *folder, const char *name
         return;
     snprintf(shown, sizeof shown, "%s/%s", folder, name);
     lp_status status = lp__segment_head(fd, shown, &head, &state, &error);
-    if (status == LP_OK && state != LP_SEG_CREATING &&
-        (head->id.run_dir_dev != a->dev || head->id.run_dir_ino != a->ino))
-        goto done; /* of another run directory */
+    if (status == LP_OK && state != LP_SEG_CREATING && !lp__segment_belongs(fd, &head->id, a->dev, a->ino)) {
+        if (a->all && name[0] != '.' && is_expired(a, fd, &head->id) && lp__segment_claim(fd) &&
+            lp__segment_is_still(dirfd, name, dev, ino))
+            unlinkat(dirfd, name, 0);
+        goto done;
+    }
     if (!lp__segment_claim(fd)) {
         a->busy += name[0] != '.' && status == LP_OK && !lp__segment_has_owner(fd);
         goto done;
@@ -369,7 +402,11 @@ static lp_status adopt_all(const char *run_dir, const char *run_id, bool patient
     } else {
         a.dev = (uint64_t)st.st_dev;
         a.ino = (uint64_t)st.st_ino;
+        a.all = run_id == NULL;
+        a.mnt_ns = stat("/proc/self/ns/mnt", &st) == 0 ? (uint64_t)st.st_ino : 0;
         lp__each_folder(run_id, adopt_folder, &a);
+        if (a.all)
+            lp_snapshot_tidy(run_dir);
     }
     if (adopted)
         *adopted = a.count;

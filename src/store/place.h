@@ -16,7 +16,9 @@ int lp_place_again(const char *path);
 /* For every dead segment of the run directory (device, inode): writes its snapshot (unclean unless closed) into
  * run_dir, synced, and removes it after the rename succeeded. run_id NULL: any run. Several at once adopt each segment once.
  * Best effort: the first failure is returned after the others were tried, and its segment stays. Removes, too, what was
- * left by processes that died before they recorded, and folders that have been empty for an hour. *adopted (may be
+ * left by processes that died before they recorded, folders that have been empty for an hour, and, with run_id NULL, what belongs
+ * to nobody any more: dead segments of run directories that have been gone for a week, half-written snapshots of writers that were
+ * killed. *adopted (may be
  * NULL) is set always. */
 lp_status lp_place_adopt(const char *run_dir, const char *run_id, unsigned *adopted, lp_error *error);
 /* The same, but dead segments that another (the collector) is just adopting are waited for, at most limit_ms; what is still busy then

@@ -436,8 +436,7 @@ static bool list_segments(void *user, int dirfd, const char *folder)
         lp_status status = path ? lp__segment_head(fd, path, &head, &state, &error) : LP_E_MEMORY;
         if (!path)
             dir->failed = true;
-        if (status == LP_OK && state != LP_SEG_CREATING && head->id.run_dir_dev == dir->dev &&
-            head->id.run_dir_ino == dir->ino) {
+        if (status == LP_OK && state != LP_SEG_CREATING && lp__segment_belongs(fd, &head->id, dir->dev, dir->ino)) {
             lp_source *source = add_source(dir, LP_SOURCE_SEGMENT, path);
             if (source) {
                 fill_head(dir, source, head);

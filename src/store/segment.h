@@ -23,6 +23,8 @@ bool lp__segment_now(const lp_seg_clock *clock, lp_moment *now);
 lp_status lp__segment_head(int fd, const char *name, lp_worker **worker, uint32_t *state, lp_error *error);
 /* Decodes the identity block of the image's source into worker->id. */
 lp_status lp__segment_identity(const lp__image *image, const lp_seg_header *header, lp_worker *worker, lp_error *error);
+/* Is it of the run directory of that device and inode? One whose directory was not there when its process began goes by its path. */
+bool lp__segment_belongs(int fd, const lp_identity *id, uint64_t dev, uint64_t ino);
 /* Only one process at a time looks at a segment with the intent to remove it: an open-file-description lock, until `fd` is
  * closed. false: another does. */
 bool lp__segment_claim(int fd);

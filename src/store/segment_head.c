@@ -103,6 +103,20 @@ lp_status lp__segment_head(int fd, const char *name, lp_worker **worker, uint32_
     return LP_OK;
 }
 
+bool lp__segment_belongs(int fd, const lp_identity *id, uint64_t dev, uint64_t ino)
+{
+    lp_seg_header header;
+    struct stat st;
+    size_t got;
+
+    if (id->run_dir_ino != 0)
+        return id->run_dir_dev == dev && id->run_dir_ino == ino;
+    return lp__read_at(fd, &header, sizeof header, 0, &got) && got == sizeof header && header.run_dir[0] == '/' &&
+           memchr(header.run_dir, 0, sizeof header.run_dir) && stat("/proc/self/ns/mnt", &st) == 0 &&
+           (uint64_t)st.st_ino == id->mnt_ns && stat(header.run_dir, &st) == 0 && (uint64_t)st.st_dev == dev &&
+           (uint64_t)st.st_ino == ino;
+}
+
 /* Is there a process `pid` of this start time? Unknown (another pid namespace, no /proc) counts as yes: the lock has
  * said so before. In another time namespace the kernel shows start times moved by that one's offset. */
 static bool has_process(const lp_identity *id, uint64_t time_ns)

@@ -64,8 +64,10 @@ static bool use_baseline(reader *r, const lp_moment *from, const lp_moment *to)
         return false;
     uint64_t ns = to->mono_ns - from->mono_ns, ticks = to->ticks - from->ticks;
     double measured = (double)ns / (double)ticks, known = (double)clock->mult * 0x1p-32;
-    /* A reader in another time namespace sees another CLOCK_MONOTONIC. */
-    if (clock->mult && (measured > 1.01 * known || measured < 0.99 * known))
+    /* A reader in another time namespace sees another CLOCK_MONOTONIC, and one that stood still while the machine was suspended is no
+     * measure, either. */
+    double doubt = 1.0 / LP_CLOCK_DOUBT;
+    if (clock->mult && (measured > (1 + doubt) * known || measured < (1 - doubt) * known))
         return false;
     r->ns = ns;
     r->ticks = ticks;

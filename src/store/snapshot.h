@@ -30,5 +30,8 @@ lp_status lp_snapshot_head(const void *data, size_t size, const char *name, lp_w
  * older file stands. For use inside the user's program: keeps errno, signal mask and cancellation, survives
  * RLIMIT_FSIZE. Any thread. */
 lp_status lp_snapshot_write(const char *run_dir, const lp_worker *worker, bool sync, lp_error *error);
+/* Removes half-written files of this user whose writer was killed: older than ten minutes, and nobody holds their lock. Best
+ * effort: where files cannot be locked they stay. Keeps errno. */
+void lp_snapshot_tidy(const char *run_dir);
 
 #endif

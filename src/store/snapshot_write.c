@@ -6,13 +6,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "store/files.h"
 #include "store/snapshot.h"
 
 #define NAME_ROOM 256
+#define LEFTOVER_S 600 /* a half-written file that nothing was written to for so long, and whose writer is gone */
 
 /* A write beyond RLIMIT_FSIZE sends SIGXFSZ to the thread, whose default kills the process. Blocked and taken back, it
  * leaves EFBIG. */
@@ -77,6 +80,12 @@ static int create(int folder, const char *temporary)
     if (fd < 0 && errno == EEXIST) { /* left by a process that died here and had our pid and thread id */
         unlinkat(folder, temporary, 0);
         fd = openat(folder, temporary, flags, 0666);
+    }
+    if (fd >=
+        0) { /* so that lp_snapshot_tidy knows that we live; where nothing can be locked it leaves the file alone */
+        int saved = errno;
+        flock(fd, LOCK_EX | LOCK_NB);
+        errno = saved;
     }
     return fd;
 }
@@ -181,4 +190,61 @@ done:
     lower_shield(&s);
     errno = saved;
     return status;
+}
+
+/* ---- what killed writers left */
+
+static bool is_temporary(const char *name)
+{
+    size_t size = strlen(name);
+    return size > 7 && memcmp(name, ".w_", 3) == 0 && memcmp(name + size - 4, ".tmp", 4) == 0;
+}
+
+static void remove_leftover(int folder, const char *name)
+{
+    struct stat opened, named;
+    struct timespec now;
+    int fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && opened.st_uid == geteuid() &&
+        now.tv_sec - opened.st_mtim.tv_sec > LEFTOVER_S && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_dev == opened.st_dev &&
+        named.st_ino == opened.st_ino)
+        unlinkat(folder, name, 0);
+    close(fd);
+}
+
+static void tidy_host(int workers, const char *host)
+{
+    int folder = lp__open_folder(workers, host, false, 0);
+    DIR *list = folder >= 0 ? lp__list(folder) : NULL;
+
+    for (struct dirent *entry; list && (entry = readdir(list));)
+        if (is_temporary(entry->d_name))
+            remove_leftover(folder, entry->d_name);
+    if (list)
+        closedir(list);
+    if (folder >= 0)
+        close(folder);
+}
+
+void lp_snapshot_tidy(const char *run_dir)
+{
+    int saved = errno, run = lp__open_path(run_dir, false);
+    int workers = run >= 0 ? lp__open_folder(run, "workers", false, 0) : -1;
+    DIR *list = workers >= 0 ? lp__list(workers) : NULL;
+
+    for (struct dirent *entry; list && (entry = readdir(list));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            tidy_host(workers, entry->d_name);
+    if (list)
+        closedir(list);
+    if (workers >= 0)
+        close(workers);
+    if (run >= 0)
+        close(run);
+    errno = saved;
 }

@@ -306,6 +306,79 @@ static void old_leftovers_are_removed(void)
     remove_folder(folder);
 }
 
+#define WEEK_S 604800
+
+/* A segment that was written to for the last time `age_s` ago, of a run directory under `path`, seen from this mount namespace
+ * or another. */
+static void make_old_segment(const char *name, const char *path, long age_s, bool here)
+{
+    char file[256];
+    lp_seg_header header;
+    lp_identity id;
+    lp_buffer bytes = {0};
+    struct stat ns;
+    struct timespec now, old[2];
+
+    make_segment(name, 1, LP_SEG_RECORDING, 3, NULL);
+    snprintf(file, sizeof file, "%s/r1/%s", ours(), name);
+    int fd = open(file, O_RDWR | O_CLOEXEC);
+    clock_gettime(CLOCK_REALTIME, &now);
+    old[0] = old[1] = (struct timespec){.tv_sec = now.tv_sec - age_s};
+    if (fd < 0 || pread(fd, &header, sizeof header, 0) != sizeof header || stat("/proc/self/ns/mnt", &ns) != 0)
+        abort();
+    header.run_dir_ino++; /* another directory than the one that is read */
+    header.clock.last.real_ns = header.started_ns = (uint64_t)old[0].tv_sec * 1000000000u;
+    snprintf(header.run_dir, sizeof header.run_dir, "%s", path);
+    lp_identity_init(&id);
+    id.mnt_ns = (uint64_t)ns.st_ino + !here;
+    id.pid = header.pid;
+    lp_identity_encode(&id, &bytes);
+    uint64_t size = bytes.size;
+    if (pwrite(fd, &header, sizeof header, 0) != sizeof header ||
+        pwrite(fd, &size, sizeof size, LP_SEG_HEADER + sizeof(lp_seg_block)) != sizeof size ||
+        pwrite(fd, bytes.data, size, LP_SEG_HEADER + sizeof(lp_seg_block) + sizeof size) != (ssize_t)size ||
+        futimens(fd, old) != 0)
+        abort();
+    lp_buffer_free(&bytes);
+    close(fd);
+}
+
+static void what_belongs_to_nobody_expires(void)
+{
+    begin();
+    char gone[128], unknown[512]; /* text() has few places */
+    snprintf(gone, sizeof gone, "%s/gone", folder);
+    snprintf(unknown, sizeof unknown, "%s/%0300d", folder, 0);
+    make_old_segment("expired", gone, WEEK_S + 100, true);
+    make_old_segment("young", gone, WEEK_S - 100, true);
+    make_old_segment("elsewhere", gone, WEEK_S + 100, false);
+    make_old_segment("pathless", "", WEEK_S + 100, true);
+    make_old_segment("relative", "gone", WEEK_S + 100, true);
+    make_old_segment("unknown", unknown, WEEK_S + 100, true);  /* ENAMETOOLONG says nothing */
+    make_old_segment("replaced", run_dir, WEEK_S + 100, true); /* its path leads to another directory now */
+    make_old_segment("living", gone, WEEK_S + 100, true);
+    make_old_segment("recent", gone, WEEK_S + 100, true);
+    int living = open(text("%s/r1/living", ours()), O_RDWR | O_CLOEXEC);
+    CHECK_EQ(flock(living, LOCK_EX | LOCK_NB), 0);
+    int recent = open(text("%s/r1/recent", ours()), O_RDWR | O_CLOEXEC);
+    CHECK_EQ(futimens(recent, NULL), 0);
+    close(recent);
+
+    CHECK_EQ(lp_place_adopt(run_dir, "r1", NULL, NULL), LP_OK); /* a process that closes cares for its own run only */
+    CHECK(exists(text("%s/r1/expired", ours())));
+    errno = 99;
+    CHECK_EQ(lp_place_adopt(run_dir, NULL, NULL, NULL), LP_OK);
+    CHECK_EQ(errno, 99);
+    CHECK(!exists(text("%s/r1/expired", ours())));
+    CHECK(!exists(text("%s/r1/replaced", ours())));
+    const char *stay[] = {"young", "elsewhere", "pathless", "relative", "unknown", "living", "recent"};
+    for (size_t i = 0; i < sizeof stay / sizeof *stay; i++)
+        if (!exists(text("%s/r1/%s", ours(), stay[i])))
+            CHECK_STR(stay[i], "is there");
+    close(living);
+    remove_folder(folder);
+}
+
 /* ---- run directories */
 
 static void write_worker(unsigned number, uint32_t generation, uint64_t ns, bool final)
@@ -480,6 +553,7 @@ int main(void)
     RUN(adopters_race);
     RUN(adopters_may_die);
     RUN(old_leftovers_are_removed);
+    RUN(what_belongs_to_nobody_expires);
     RUN(missing_and_empty_directories);
     RUN(the_highest_generation_wins);
     RUN(what_was_replaced_meanwhile_is_found);

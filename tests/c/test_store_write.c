@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -207,6 +208,46 @@ static void writers_at_once_do_not_disturb(void)
     CHECK(count_files(text("%s/workers/node07", run)) >= 1);
 }
 
+/* A writer was killed between creation and rename. Its file goes once it is old and nobody holds its lock. */
+static void half_written_files_of_the_dead_are_removed(void)
+{
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    const char *names[] = {".w_r_1_aaaaaaaa.1.snap.7.tmp", ".w_r_2_aaaaaaaa.1.snap.7.tmp",
+                           ".w_r_3_aaaaaaaa.1.snap.7.tmp", "w_r_4_aaaaaaaa.1.snap.7.tmp",
+                           ".w_r_5_aaaaaaaa.1.snap",       ".other.tmp"};
+    char run[128], host[160];
+
+    snprintf(run, sizeof run, "%s/leftovers", folder);
+    snprintf(host, sizeof host, "%s/workers/node07", run);
+    errno = 99;
+    lp_snapshot_tidy(run); /* there is none */
+    CHECK_EQ(errno, 99);
+    mkdir(run, 0755);
+    mkdir(text("%s/workers", run), 0755);
+    mkdir(host, 0755);
+    put_text(text("%s/workers/file", run), "x");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        put_text(text("%s/%s", host, names[i]), "half");
+        if (i != 1)
+            CHECK_EQ(utimensat(AT_FDCWD, text("%s/%s", host, names[i]), old, 0), 0);
+    }
+    int writing = open(text("%s/%s", host, names[2]), O_WRONLY | O_CLOEXEC);
+    CHECK_EQ(flock(writing, LOCK_EX), 0);
+    CHECK_EQ(symlink(text("%s/%s", host, names[1]), text("%s/.w_link.tmp", host)), 0);
+    errno = 99;
+    lp_snapshot_tidy(run);
+    CHECK_EQ(errno, 99);
+    CHECK(!exists(text("%s/%s", host, names[0])));
+    for (size_t i = 1; i < sizeof names / sizeof *names; i++) /* young, being written, none of ours */
+        CHECK(exists(text("%s/%s", host, names[i])));
+    close(writing);
+    lp_snapshot_tidy(run);
+    CHECK(!exists(text("%s/%s", host, names[2])));
+    struct stat st;
+    CHECK_EQ(lstat(text("%s/.w_link.tmp", host), &st), 0); /* nothing is followed */
+    remove_folder(run);
+}
+
 int main(void)
 {
     make_folder(folder);
@@ -216,6 +257,7 @@ int main(void)
     RUN(what_is_written_is_read);
     RUN(a_long_command_line_is_listed);
     RUN(writers_at_once_do_not_disturb);
+    RUN(half_written_files_of_the_dead_are_removed);
     remove_folder(folder);
     return check_done();
 }

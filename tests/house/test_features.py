@@ -6,7 +6,15 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = [*(f"A{n}" for n in range(1, 18)), "B1", "C1", "C2", "C4", *(f"E{n}" for n in range(1, 9)), "E10", "E11", "F2"]
+ROWS = [
+    *(f"A{n}" for n in range(1, 18)),
+    "B1",
+    *(f"C{n}" for n in range(1, 7)),
+    *(f"E{n}" for n in range(1, 9)),
+    "E10",
+    "E11",
+    "F2",
+]
 
 
 def table() -> dict[str, list[str]]:

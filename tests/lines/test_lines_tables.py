@@ -12,7 +12,7 @@ import pytest
 
 from lineprofiler.lines import listing, tables
 from lineprofiler.lines.model import Function, FunctionKey, Line, Profile, merged
-from lineprofiler.lines.screen import duration, inert, significant
+from lineprofiler.lines.screen import duration, highlight, inert, significant
 from lineprofiler.lines.source import from_text
 
 TEXT = textwrap.dedent(
@@ -248,6 +248,17 @@ def test_listing_fits_a_terminal_and_colours_it(profile: Profile) -> None:
     import re
 
     assert re.sub(r"\x1b\[\d+m", "", colored) == plain
+
+
+def test_lines_that_are_cut_keep_their_colours() -> None:
+    lines = ["def f():", "    return 'a long text' + g(", "        1)"]
+    assert highlight(lines, ["def f():", "    return 'a lo...", "        1)"]) == [
+        "\x1b[35mdef\x1b[0m \x1b[34mf\x1b[0m():",
+        "    \x1b[35mreturn\x1b[0m \x1b[32m'a lo...\x1b[0m",
+        "        \x1b[36m1\x1b[0m)",
+    ]
+    # What is no Python keeps its text, and what was understood before it its colour.
+    assert highlight(["x = 1", "'open"])[0] == "x = \x1b[36m1\x1b[0m"
 
 
 def test_awaited_time_has_a_column_where_there_is_some(profile: Profile) -> None:

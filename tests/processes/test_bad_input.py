@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lpstage import Report, Stage
+from lpstage import Report, Stage, private_mounts
 
 # How a recorded process itself copes, without a collector; with one: test_collector.py.
 COLLECTOR = False
@@ -213,29 +212,11 @@ def test_directory_of_any_name(stage: Stage) -> None:
 # ---- disks and limits -----------------------------------------------------------------------------------------------
 
 
-def namespace(stage: Stage, script: str) -> subprocess.CompletedProcess[str]:
-    """Runs shell lines where mounts are private."""
-    if shutil.which("unshare") is None:
-        pytest.skip("no unshare(1)")
-    probe = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /mnt"]
-    if subprocess.run(probe, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no private mounts here")
-    return subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script],
-        cwd=stage.folder,
-        env=stage.environment(PY=sys.executable, LP=str(Path(sys.executable).with_name("lineprofiler"))),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
-
-
 def test_full_disk(stage: Stage) -> None:
     """FIELD A5: a run directory on a disk of 64 KB, filled; nothing of the program changes, nothing is lost."""
     stage.script(RECORDS, "records.py")
     stage.run.mkdir()
-    done = namespace(
+    done = private_mounts(
         stage,
         """
         mount -t tmpfs -o size=64k tmpfs run && dd if=/dev/zero of=run/fill bs=4k >dd.txt 2>&1
@@ -258,7 +239,7 @@ def test_full_disk(stage: Stage) -> None:
 def test_read_only_disk(stage: Stage) -> None:
     stage.script(RECORDS, "records.py")
     stage.run.mkdir()
-    done = namespace(
+    done = private_mounts(
         stage,
         """
         mount -t tmpfs -o ro tmpfs run
@@ -288,7 +269,7 @@ def test_full_shared_memory(stage: Stage) -> None:
         """,
         "grows.py",
     )
-    done = namespace(
+    done = private_mounts(
         stage,
         """
         mkdir shm && mount -t tmpfs -o size=400k tmpfs shm && export LINEPROFILER_SHM_DIR=$PWD/shm

@@ -330,11 +330,18 @@ def test_own_cost_is_taken_off() -> None:
                 t -= 1
             return t
     """)
-    # Rounds shorter than a time slice, in turns, and the least of each: what neighbours take is in neither.
-    n, bare, totals = 2_000, [], []
+    # Rounds shorter than a time slice, in turns, and the least of each: what neighbours take is in neither. One that
+    # is not quiet takes more rounds; a wrong correction never gets there.
+    n = 2_000
+    bare: list[int] = []
+    totals: list[int] = []
     f = space["f"]
     engine = marked(space, "f")
-    for _ in range(40):
+
+    def apart() -> float:
+        return abs(min(totals) - min(bare)) / max(0.15 * min(bare), 10 * 4 * n)
+
+    while len(bare) < 40 or (apart() > 1 and len(bare) < 3_000):
         timed(f, n)
         bare.append(timed(f, n))
         with Running(engine):
@@ -343,7 +350,7 @@ def test_own_cost_is_taken_off() -> None:
             f(n)
         totals.append(sum(ns(engine, f).values()))
     assert hits(engine, f) == {2: 1, 3: n + 1, 4: n, 5: n, 6: n, 7: 1}
-    assert abs(min(totals) - min(bare)) <= max(0.15 * min(bare), 10 * 4 * n)
+    assert apart() <= 1, (min(totals), min(bare), engine.own_cost)
     cost = engine.own_cost
     assert {"line", "call", "return", "yield", "resume"} <= set(cost)
     assert all(value >= 0 for value in cost.values())

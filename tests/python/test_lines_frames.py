@@ -12,11 +12,6 @@ from typing import Any
 import pytest
 from lineprograms import Running, awaited, hits, marked, near, ns, own_ns, program
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info < (3, 12), reason="sys.monitoring is there from 3.12 on; test_field_lines.py has all versions"
-)
-
-
 # --- generators and tasks ---
 
 
@@ -27,12 +22,17 @@ def test_generators_do_not_get_their_consumers_time() -> None:
                 yield i
     """)
     engine = marked(space, "gen")
+    slept = 0
     with Running(engine):
+        before = time.perf_counter_ns()
         for _ in space["gen"]():
+            start = time.perf_counter_ns()
             time.sleep(0.01)
+            slept += time.perf_counter_ns() - start
+        elapsed = time.perf_counter_ns() - before
     assert hits(engine, space["gen"]) == {2: 4, 3: 3}
-    assert sum(ns(engine, space["gen"]).values()) < 3_000_000  # of 30 ms; tenfold slack for a busy machine
-    assert awaited(engine, space["gen"])[3] >= 30_000_000
+    assert sum(ns(engine, space["gen"]).values()) <= elapsed - slept
+    assert awaited(engine, space["gen"])[3] >= slept
     assert engine.functions()[0][1] == 1
     assert engine.functions()[0][5] == 3
 
@@ -132,11 +132,11 @@ def test_tasks_that_interleave_on_one_code_object() -> None:
     times, waits = ns(engine, w), awaited(engine, w)
     assert near(times[7], known[7])
     assert near(times[9], known[9])
-    assert times[8] < 5_000_000
+    assert sum(times.values()) <= elapsed
+    assert times[8] + times[10] <= elapsed - known[7] - known[9]
     assert waits[8] >= 90_000_000
     assert waits[10] >= 30_000_000
     assert waits[7] == waits[9] == 0
-    assert sum(times.values()) <= elapsed
     assert engine.functions()[0][1] == 3
     assert engine.functions()[0][5] == 6
 
@@ -199,15 +199,20 @@ def test_a_line_that_raises_ends_there() -> None:
             g(kind)
     """)
     engine = marked(space, "g", "around")
+    handled = 0
     with Running(engine):
+        before = time.perf_counter_ns()
         for kind in (KeyError, KeyboardInterrupt, SystemExit, GeneratorExit):
             try:
                 space["around"](kind)
             except BaseException:
+                start = time.perf_counter_ns()
                 time.sleep(0.005)
+                handled += time.perf_counter_ns() - start
+        elapsed = time.perf_counter_ns() - before
     assert hits(engine, space["g"]) == {2: 4}
     assert hits(engine, space["around"]) == {4: 4}
-    assert ns(engine, space["around"])[4] < 2_000_000  # of 20 ms of handlers
+    assert ns(engine, space["around"])[4] <= elapsed - handled
     assert ns(engine, space["g"])[2] <= ns(engine, space["around"])[4]
     assert engine.trouble == []
 
@@ -273,17 +278,25 @@ def test_clear_and_live_figures() -> None:
     """)
     engine = marked(space, "f")
     seen: list[Any] = []
+    cleared: list[int] = []
+
+    def clear() -> None:
+        engine.clear()
+        cleared.append(time.perf_counter_ns())
+
     with Running(engine):
-        space["f"](lambda: seen.append((ns(engine, space["f"]), engine.functions())), engine.clear)
+        before = time.perf_counter_ns()
+        space["f"](lambda: seen.append((ns(engine, space["f"]), engine.functions())), clear)
+        end = time.perf_counter_ns()
     times, functions = seen[0]
     assert times[3] >= 10_000_000
-    assert 0 <= times[4] < 10_000_000  # the line that looks is open
+    assert 0 <= times[4] <= cleared[0] - before - 10_000_000  # the line that looks is open
     assert functions[0][1] == 1
     assert functions[0][2] >= times[3]
     after = ns(engine, space["f"])
     assert hits(engine, space["f"]) == {5: 0, 6: 1}
     assert after[6] >= 10_000_000
-    assert 10_000_000 <= engine.functions()[0][2] < 19_000_000
+    assert near(engine.functions()[0][2], end - cleared[0])
     engine.clear()
     assert engine.lines() == []
     assert engine.functions() == [(0, 0, 0, 0, 0, 0)]
@@ -302,7 +315,8 @@ def test_unmark_while_it_runs() -> None:
     with Running(engine):
         space["f"](lambda: engine.unmark(space["g"].__code__))
         space["f"](lambda: None)
-        assert sys.monitoring.get_local_events(3, space["g"].__code__) == 0
+        if sys.version_info >= (3, 12):
+            assert sys.monitoring.get_local_events(3, space["g"].__code__) == 0
         engine.mark(space["g"].__code__)
         space["f"](lambda: None)
     assert hits(engine, space["f"]) == {2: 3, 3: 3}

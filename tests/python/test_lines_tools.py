@@ -10,14 +10,10 @@ from lineprograms import Running, hits, marked, near, program
 
 from lineprofiler._lineprofiler import LineEngine
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info < (3, 12), reason="sys.monitoring is there from 3.12 on; test_field_lines.py has all versions"
-)
-
-
 # --- beside others ---
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
 def test_tool_ids_are_given_back() -> None:
     def f() -> int:
         return 1
@@ -178,7 +174,7 @@ def test_regions_nest_and_have_lines_of_their_own() -> None:
     assert set(regions) == {"a", "b"}
     entries, ns_a, rows_a = regions["a"]
     assert entries == 2
-    assert 15_000_000 <= ns_a < 150_000_000
+    assert ns_a >= 15_000_000
     entries, ns_b, rows_b = regions["b"]
     assert entries == 1
     assert 5_000_000 <= ns_b < ns_a

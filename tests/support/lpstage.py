@@ -10,6 +10,7 @@ import ast
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lptest import LIMIT_S, Done, environment, lineprofiler, run_process
 
 # A collector ends within a second after the last process; two busy cores may need some more.
@@ -153,6 +155,24 @@ class Stage:
                         pipe.close()
         self.settle()
         assert self.collectors() == [], "a collector ends with what it watches"
+
+
+def private_mounts(stage: Stage, script: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Runs shell lines, in `stage.folder`, where mounts are private; $PY is this Python, $LP the command."""
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare(1)")
+    probe = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /mnt"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no private mounts here")
+    return subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script],
+        cwd=stage.folder,
+        env=stage.environment(PY=sys.executable, LP=str(Path(sys.executable).with_name("lineprofiler")), **extra),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LIMIT_S,
+        check=False,
+    )
 
 
 class Report:

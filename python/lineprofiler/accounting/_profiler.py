@@ -319,11 +319,12 @@ class Profiler(Recorder):
             return
         self._closed = True
         self._settle()
+        lost = None
         try:
             if self._ticker is not None:
                 self._ticker.stop()
                 self._ticker = None
-            self._close()
+            lost = self._close()
         finally:
             if _lineprofiler._installed() is self:
                 _lineprofiler._install(None)
@@ -333,6 +334,8 @@ class Profiler(Recorder):
                 _recording[self._run_dir] = left
             else:
                 _recording.pop(self._run_dir, None)
+        if lost is not None:
+            _warn(f"what this process recorded is lost, it had neither shared memory nor a file: {lost}")
         # Who said enabled=False knows it.
         if not self._opened and not self._wanted_off and self._entered_while_off:
             self._say_off()

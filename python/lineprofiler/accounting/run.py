@@ -35,7 +35,7 @@ def merge_run(run_dir: _Path, with_samples: bool = True, with_trace: bool = Fals
     path = os.fspath(run_dir)
     run = _plain.run_from_plain(_lineprofiler.load_run(path, True), path)
     if with_samples and (run.workers or run.superseded):
-        from lineprofiler.accounting.sampler import RunSamples
+        from lineprofiler.accounting._samples import RunSamples
 
         files = RunSamples(path)
         for worker in (*run.workers, *run.superseded):

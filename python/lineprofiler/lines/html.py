@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lineprofiler.lines.model import Function, FunctionKey, Profile
-from lineprofiler.lines.screen import inert
+from lineprofiler.lines.screen import inert, uncertain
 from lineprofiler.lines.source import Source, definitions, last_line
 from lineprofiler.lines.tables import shown_path
 
@@ -50,7 +50,7 @@ def _data(profile: Profile, title: str, root: Path | None) -> dict[str, Any]:
     functions = [_function(profile, f, root) for f in profile.by_time()]
     functions += [_function(profile, f, root) for f in _never_called(profile)]
     cost = profile.own_cost
-    own = f"{cost['line']:.0f} ± {cost.get('line_error', 0.0):.0f} ns a line" if cost.get("line") else ""
+    own = f"{uncertain(cost['line'], cost.get('line_error', 0.0))} ns a line" if cost.get("line") else ""
     return {
         "title": inert(title),
         "full": profile.full,

@@ -10,7 +10,7 @@ from typing import Any
 
 from lineprofiler.lines import screen
 from lineprofiler.lines.model import Function, Line, Profile
-from lineprofiler.lines.screen import BOLD, DIM, RED, RESET, YELLOW, duration, inert
+from lineprofiler.lines.screen import BOLD, DIM, RED, RESET, YELLOW, duration, inert, uncertain
 from lineprofiler.lines.source import last_line
 from lineprofiler.lines.tables import shown_path
 
@@ -151,9 +151,8 @@ def _heat(share: float) -> str:
 
 
 def _source_text(text: str, layout: Layout, used: int) -> str:
-    if layout.width is not None:
-        text = screen.cut(text, max(layout.width - used, 16))
-    return screen.highlight([text])[0] if layout.color else text
+    shown = text if layout.width is None else screen.cut(text, max(layout.width - used, 16))
+    return screen.highlight([text], [shown])[0] if layout.color else shown
 
 
 @dataclass(frozen=True)
@@ -226,9 +225,10 @@ def _table(profile: Profile, function: Function, lines: dict[int, Line], layout:
     texts = [inert(source.line(n)) for n in numbers]
     indent = min((len(t) - len(t.lstrip()) for t in texts if t.strip()), default=0)
     texts = [t[indent:] for t in texts]
+    shown = texts
     if layout.width is not None:
-        texts = [screen.cut(t, max(layout.width - columns.used - _BAR - 1, 16)) for t in texts]
-    colored = screen.highlight(texts) if layout.color else texts
+        shown = [screen.cut(t, max(layout.width - columns.used - _BAR - 1, 16)) for t in texts]
+    colored = screen.highlight(texts, shown) if layout.color else shown
     head = "  ".join(f"{name:>{w}}" for name, w in zip(columns.names, columns.widths, strict=True))
     out = [layout.paint(DIM, head) + "\n"]
     for stretch in _folded(numbers, lines, whole, first, layout):
@@ -292,9 +292,9 @@ def _foot(profile: Profile, layout: Layout) -> str:
     parts = []
     cost = profile.own_cost
     if cost.get("line"):
-        text = f"Own cost is subtracted: {cost['line']:.0f} ± {cost.get('line_error', 0.0):.0f} ns a line"
+        text = f"Own cost is subtracted: {uncertain(cost['line'], cost.get('line_error', 0.0))} ns a line"
         if cost.get("call"):
-            text += f", {cost['call']:.0f} ± {cost.get('call_error', 0.0):.0f} ns a call"
+            text += f", {uncertain(cost['call'], cost.get('call_error', 0.0))} ns a call"
         parts.append(layout.paint(DIM, text + ".") + "\n")
     if not profile.full:
         parts.append(layout.paint(DIM, "A file of line_profiler: self and awaited time are not in it.") + "\n")

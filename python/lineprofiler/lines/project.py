@@ -21,7 +21,9 @@ from lineprofiler.lines.source import SourceBook, definitions
 
 _OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_GENERATED = frozenset(("__init__", "__repr__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__"))
+_GENERATED = frozenset(
+    ("__create_fn__", "__init__", "__repr__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__")
+)
 
 
 def folder_of_caller(frame: FrameType | None) -> Path:
@@ -101,7 +103,9 @@ class Project:
             frame = frame.f_back
         if frame is not None:
             module: Mapping[str, Any] = frame.f_globals
-            wanted = self._module(module, frame.f_back)
+            # What a library runs by exec to make something of ours, as dataclasses does, is the library's.
+            made = code.co_filename == "<string>" and code.co_name == "<module>" and frame.f_back is not None
+            wanted = self._module({} if made else module, frame.f_back)
         elif caller is not None:  # before Python 3.12 a frame that only begins cannot be seen: by who calls it
             module = caller.f_globals if code.co_filename == caller.f_code.co_filename else {}
             wanted = self._module({}, caller)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import keyword
 import os
@@ -79,6 +80,12 @@ def duration(ns: float, unit_s: float | None = None) -> str:
     return f"{int(seconds // 3600)}h {int(seconds % 3600 // 60):02d}m"
 
 
+def uncertain(value: float, error: float) -> str:
+    """A value with its error, to the digit that the error leaves."""
+    digits = 0 if error >= 0.95 else 1
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
 def significant(value: float) -> str:
     """At least three significant digits, one digit after the point, no exponent where it can be avoided."""
     if value == 0:
@@ -86,13 +93,16 @@ def significant(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 99.95 else f"{value:.3g}"
 
 
-def highlight(lines: Sequence[str]) -> list[str]:
-    """The lines of one function with colours for keywords, strings, numbers and comments; as they are if that fails."""
+def highlight(lines: Sequence[str], shown: Sequence[str] | None = None) -> list[str]:
+    """The lines of one function with colours for keywords, strings, numbers and comments, as far as they are Python.
+
+    `shown`: these texts instead, each a line's beginning, so that a line that is cut keeps its colours.
+    """
     spans: list[list[tuple[int, int, str]]] = [[] for _ in lines]
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     text = "\n".join(line[indent:] for line in lines) + "\n"
-    try:
-        before = ""
+    before = ""
+    with contextlib.suppress(tokenize.TokenError, SyntaxError, IndexError):
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             color = _color(token, before)
             if token.type not in (tokenize.NL, tokenize.COMMENT):
@@ -102,9 +112,7 @@ def highlight(lines: Sequence[str]) -> list[str]:
                     first = token.start[1] if row == token.start[0] else 0
                     last = token.end[1] if row == token.end[0] else len(lines[row - 1]) - indent
                     spans[row - 1].append((first + indent, last + indent, color))
-    except (tokenize.TokenError, SyntaxError, IndexError):
-        return list(lines)
-    return [_painted(line, marks) for line, marks in zip(lines, spans, strict=True)]
+    return [_painted(line, marks) for line, marks in zip(lines if shown is None else shown, spans, strict=True)]
 
 
 def _color(token: tokenize.TokenInfo, before: str) -> str:
@@ -125,7 +133,7 @@ def _color(token: tokenize.TokenInfo, before: str) -> str:
 def _painted(line: str, marks: list[tuple[int, int, str]]) -> str:
     parts, at = [], 0
     for first, last, color in marks:
-        if first >= at:
+        if at <= first < len(line):
             parts += [line[at:first], color, line[first:last], RESET]
-            at = last
+            at = min(last, len(line))
     return "".join([*parts, line[at:]])
