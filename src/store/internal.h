@@ -22,7 +22,7 @@
 #define LP__SAMPLE_BATCH_MAX (4u << 20)  /* bytes of one */
 #define LP__SAMPLE_ROWS_MAX 4096u        /* rows of one */
 #define LP__SAMPLE_TOTAL_MAX (64u << 20) /* bytes of all paths of a file */
-#define LP__LIST_MAX (1u << 16) /* arguments, options, open phases, … */
+#define LP__LIST_MAX (1u << 16)          /* arguments, options, open phases, … */
 
 static const lp_str lp__empty = {"", 0};
 
