@@ -10,14 +10,10 @@ from lineprograms import Running, hits, marked, near, program
 
 from lineprofiler._lineprofiler import LineEngine
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info < (3, 12), reason="sys.monitoring is there from 3.12 on; test_field_lines.py has all versions"
-)
-
-
 # --- beside others ---
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
 def test_tool_ids_are_given_back() -> None:
     def f() -> int:
         return 1

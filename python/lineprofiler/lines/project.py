@@ -21,7 +21,9 @@ from lineprofiler.lines.source import SourceBook, definitions
 
 _OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_GENERATED = frozenset(("__init__", "__repr__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__"))
+_GENERATED = frozenset(
+    ("__create_fn__", "__init__", "__repr__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__")
+)
 
 
 def folder_of_caller(frame: FrameType | None) -> Path:
