@@ -107,7 +107,7 @@ static inline int lpy_small_int(PyObject *object, int64_t *value)
 #if LPY_LOCATION_TABLE
 #define lpy_code_handlers(code) Py_NewRef(((PyCodeObject *)(code))->co_exceptiontable)
 #else
-#define lpy_code_handlers(code) NULL
+#define lpy_code_handlers(code) ((void)(code), (PyObject *)NULL)
 #endif
 #define lpy_code_table(code) Py_NewRef(((PyCodeObject *)(code))->co_linetable)
 

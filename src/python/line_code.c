@@ -29,6 +29,7 @@ static opcodes ops;
 
 /* ---- the location table ---------------------------------------------------------------------------------------------- */
 
+#if LPY_LOCATION_TABLE
 static const unsigned char *read_varint(const unsigned char *p, const unsigned char *end, uint32_t *value)
 {
     uint32_t shift = 0;
@@ -48,7 +49,6 @@ static int32_t signed_of(uint32_t value)
     return value & 1u ? -(int32_t)(value >> 1) : (int32_t)(value >> 1);
 }
 
-#if LPY_LOCATION_TABLE
 /* Ranges of the table; their number. `out` has room for one an entry. */
 static size_t read_table(const unsigned char *p, size_t size, int32_t first_line, range *out)
 {

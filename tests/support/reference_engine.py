@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
-YIELDS = {dis.opmap[name] for name in ("YIELD_VALUE", "YIELD_FROM") if name in dis.opmap}
+YIELDS = {dis.opmap["YIELD_VALUE"]}
+YIELD_FROM = dis.opmap.get("YIELD_FROM", -1)  # 3.10: stands behind the last instruction of a frame that it suspends
 
 LineRow = tuple[int, int, int, int, int, int, int, int]
 """code, line, hits, visits, time_ns, self_ns, awaited_ns, thread"""
@@ -331,7 +332,8 @@ class ReferenceEngine:
             top.raising = True
         elif event == "return":
             thread.stack.pop()
-            if frame.f_code.co_code[frame.f_lasti] in YIELDS and not top.raising:
+            last = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 3 : 2]
+            if not top.raising and (last[0] in YIELDS or last[-1] == YIELD_FROM):
                 self._suspended[id(frame)] = (frame.f_code, top.number, now, top.last, top.seen)
                 top.function.visits += 1
             self._close(top, now)

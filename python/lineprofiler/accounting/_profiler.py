@@ -31,12 +31,17 @@ _off_said = False
 
 def _warn(text: str) -> None:
     """A RuntimeWarning at the first caller outside this package."""
-    import warnings
-
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("lineprofiler."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, RuntimeWarning, stacklevel=level)
+    try:
+        import warnings
+
+        warnings.warn(text, RuntimeWarning, stacklevel=level)
+    except (ImportError, OSError):
+        # No descriptor is free for the modules that show a warning: they are read when they are first needed.
+        if sys.stderr is not None:
+            sys.stderr.write(f"RuntimeWarning: {text}\n")
 
 
 class Profiler(Recorder):
