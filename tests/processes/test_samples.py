@@ -455,3 +455,42 @@ def test_dump_of_a_file_that_is_being_written(stage: Stage) -> None:
                 rows = len(seen.times_s())
         time.sleep(0.05)
     assert rows >= 5
+
+
+V1 = Path("/sys/fs/cgroup")
+NEEDED = ("cpu/cpu.cfs_quota_us", "cpuacct/cpuacct.usage", "memory/memory.usage_in_bytes")
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not all((V1 / name).exists() for name in NEEDED),
+    reason="needs root and control groups of version 1",
+)
+def test_a_real_control_group_with_limits(stage: Stage) -> None:
+    """A twentieth of a CPU and 600 MB: the limits, that they bite, and how much was used."""
+    groups = [V1 / name.split("/")[0] / f"lptest-{os.getpid()}" for name in NEEDED]
+    for group in groups:
+        group.mkdir(exist_ok=True)
+    try:
+        (groups[0] / "cpu.cfs_quota_us").write_text("5000")
+        (groups[2] / "memory.limit_in_bytes").write_text(str(600 << 20))
+        enter = f"""
+    import os
+    for folder in {[str(group) for group in groups]}:
+        with open(folder + "/cgroup.procs", "w") as file:
+            file.write(str(os.getpid()))
+    """
+        stage.python(enter + HEAD + "    with phase('burn'):\n        burn(0.2)\n").expect()
+        stage.settle()
+        host = read(stage, stage.samples("host")[0])
+        used = int((groups[1] / "cpuacct.usage").read_text()) / 1e9
+        assert set(host.known("cgroup_cpus", "host")) == {50}
+        assert set(host.known("cgroup_memory_limit", "host")) == {600 << 10}
+        assert 0 < max(host.known("cgroup_memory", "host")) <= 600 << 10
+        # Two cores that others keep busy still give more than a twentieth: it stands still most of the time.
+        assert host.known("cgroup_throttles", "host")[-1] >= 5
+        assert host.known("cgroup_throttled", "host")[-1] / 1e6 >= 0.2
+        # All that ran in it: the program, and the collector to its end.
+        assert 0.2 <= host.known("cgroup_cpu", "host")[-1] / 1e6 <= used
+    finally:
+        for group in groups:
+            group.rmdir()
