@@ -23,6 +23,7 @@
 #define GROWTH_PHASE 0.50 /* of the growth: then the phase is named */
 #define PRESSURE_LEAST 0.05
 #define DISK_LEAST 0.20
+#define RUN_LEAST 1e9   /* ns of process time: a shorter run is a trial, and its shares are chance */
 #define TIME_LEAST 0.01 /* of the run: less is not worth a sentence */
 
 typedef struct list {
@@ -343,7 +344,7 @@ lp_status lp__report_findings(lp_report *report)
 
     report->findings = NULL;
     report->finding_count = 0;
-    if (!(total > 0.0))
+    if (!(total >= RUN_LEAST))
         return LP_OK;
     find_starved(&to, total);
     find_throttled(&to);

@@ -98,8 +98,10 @@ def frozen_file_system(stage: Stage) -> Iterator[Freezer]:
     finally:
         for process in stage.started:
             process.kill()
-        stage.settle()
-        command("umount", stage.run)
+        try:
+            stage.settle()
+        finally:
+            command("umount", "--lazy", stage.run)  # also when a process that should have ended still looks at it
 
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
