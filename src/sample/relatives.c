@@ -58,6 +58,13 @@ typedef struct search {
     unsigned *budget;
 } search;
 
+/* The collector is started through a child of the program, which has it as its own child for a moment (for PID 1 and
+ * subreapers: for ever). Neither is the program's. */
+static bool is_ourselves(const search *s, int64_t pid)
+{
+    return s->process->real && (pid == getpid() || pid == getppid());
+}
+
 /* Takes the pids of a `children` file. */
 static void take_children(const search *s, const char *list)
 {
@@ -66,7 +73,8 @@ static void take_children(const search *s, const char *list)
     while (lp__number(&list, &pid)) {
         one child = {.pid = pid};
         lp__relatives *r = s->process->relatives;
-        if ((r && (r->count == RELATIVES_MAX || is_known(r, pid))) || s->is_recorded(s->user, pid))
+        if ((r && (r->count == RELATIVES_MAX || is_known(r, pid))) || is_ourselves(s, pid) ||
+            s->is_recorded(s->user, pid))
             continue;
         if (*s->budget == 0 || !refresh(s->root, &child))
             continue;
