@@ -40,8 +40,12 @@ void lp__order_dead(lp__watch *watch, lp__batch *batch, bool look)
     uint64_t now = lp__now_ns();
 
     for (lp__watched *w = watch->list; w && batch->count < LP__ORDERS - LIVING_ROOM; w = w->next)
-        if (w->fd >= 0 && !w->busy && now >= w->retry_ns && (look || w->dead || w->gone) && lp__watch_is_dead(w))
+        if (w->fd >= 0 && !w->busy && now >= w->retry_ns && (look || w->dead || w->gone) && lp__watch_is_dead(w)) {
+            /* Found by its free lock before its pidfd was heard: how it ended must be in the segment before it is written. */
+            if (w->pidfd >= 0 && lp__watch_has_ended(w))
+                lp__watch_died(watch, w);
             give_order(batch, w)->dead = true;
+        }
 }
 
 bool lp__order_living(lp__watch *watch, lp__batch *batch, bool all)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,6 +177,12 @@ bool lp__watch_is_dead(const lp__watched *w)
         return false;
     flock(w->fd, LOCK_UN);
     return !lp_end_is_near(w->pid, w->start);
+}
+
+bool lp__watch_has_ended(const lp__watched *w)
+{
+    struct pollfd poll_one = {.fd = w->pidfd, .events = POLLIN};
+    return w->pidfd >= 0 && poll(&poll_one, 1, 0) == 1;
 }
 
 void lp__watch_died(lp__watch *watch, lp__watched *w)

@@ -52,6 +52,8 @@ uint64_t lp__now_ns(void);
 void lp__watch_scan(lp__watch *watch);
 /* Is its process gone? */
 bool lp__watch_is_dead(const lp__watched *w);
+/* Has its process ended, by its pidfd? One that has closed its segment goes on. */
+bool lp__watch_has_ended(const lp__watched *w);
 /* Its pidfd has spoken: how the process ended goes into the segment, where whoever writes the last snapshot finds it. */
 void lp__watch_died(lp__watch *watch, lp__watched *w);
 /* Its pidfd is not needed any more. */

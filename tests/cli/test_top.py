@@ -408,6 +408,12 @@ def test_once(stage: Stage) -> None:
     assert "\x1b" not in done.stdout
     assert re.search(r"^  iteration/select +\d+\.\d +[\d,]+ ", done.stdout, re.M), done.stdout
     assert re.search(rf"held +actor \S+:{actor.pid}$", done.stdout, re.M), done.stdout
+
+
+@pytest.mark.one_version
+def test_once_writes_nothing(stage: Stage) -> None:
+    stage.collector = False  # which would write meanwhile
+    start(stage, "actor")
     before = sorted(p.name for p in stage.run.rglob("*"))
     stage.command("top", "run", "--once", "--interval", "0.1").expect()
     assert sorted(p.name for p in stage.run.rglob("*")) == before, "it writes nothing"

@@ -36,6 +36,7 @@ BURN = """
 @pytest.fixture
 def burned(stage: Stage) -> tuple[float, dict]:
     process_s = float(stage.python(BURN).expect().stdout.splitlines()[-1])
+    stage.settle()  # the collector has appended the last rows
     return process_s, stage.report().document
 
 
@@ -84,6 +85,7 @@ def test_nothing_is_sampled_without_an_interval(stage: Stage) -> None:
 
 def test_no_samples_leaves_them_out(stage: Stage) -> None:
     stage.python(BURN.replace("burn(1.0)", "burn(0.4)")).expect()
+    stage.settle()
     shown = stage.command("report", "run").expect().stdout
     hidden = stage.command("report", "run", "--no-samples").expect().stdout
     for title in ("I/O (sampled)", "MEMORY (RSS)", "CPU  peak"):

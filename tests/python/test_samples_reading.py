@@ -160,6 +160,7 @@ def test_the_samples_of_a_run(stage: Stage) -> None:
             time.sleep(0.3)
         """
     ).expect()
+    stage.settle()  # the collector has appended the last rows
     run = accounting.merge_run(stage.run)
     (worker,) = run.workers
     samples = worker.samples
