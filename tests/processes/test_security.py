@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lpstage import Report, Stage, wait_for
+from lpstage import Report, Stage, processes_with, wait_for
 from lptest import LIMIT_S, environment
 
 NOBODY, STRANGER = 65534, 65533
@@ -450,6 +450,7 @@ def test_links_in_a_run_directory_that_is_shared(place: Place) -> None:
         assert len(list(place.ours.glob("known/*.seg"))) == (prepare is not files_are_links)
         assert [p.name for p in target.iterdir()] == ["precious"], prepare.__name__
         assert (target / "precious").read_text() == "precious"
+        wait_for(lambda: not processes_with(str(place.shm), "lineprofiler-co"), "its collector has ended")
         if (run / "workers").is_symlink():
             (run / "workers").unlink()
         else:
