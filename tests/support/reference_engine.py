@@ -20,6 +20,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 YIELDS = {dis.opmap["YIELD_VALUE"]}
+RESUME = dis.opmap.get("RESUME", -1)
 YIELD_FROM = dis.opmap.get("YIELD_FROM", -1)  # 3.10: stands behind the last instruction of a frame that it suspends
 
 LineRow = tuple[int, int, int, int, int, int, int, int]
@@ -104,6 +105,15 @@ class Statements:
             return line in seen
         body = self.bodies.get(line)
         return body is not None and body[0] <= last <= body[1] and last != line
+
+
+def _suspends(frame: FrameType) -> bool:
+    """Does the frame stand at a yield? On 3.13 one that a `for` resumes stands behind it, at the RESUME that follows."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    if code[at] == RESUME and at >= 2:
+        at -= 2
+    last = code[at : at + 3 : 2]
+    return last[0] in YIELDS or last[-1] == YIELD_FROM
 
 
 class ReferenceEngine:
@@ -332,8 +342,7 @@ class ReferenceEngine:
             top.raising = True
         elif event == "return":
             thread.stack.pop()
-            last = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 3 : 2]
-            if not top.raising and (last[0] in YIELDS or last[-1] == YIELD_FROM):
+            if not top.raising and _suspends(frame):
                 self._suspended[id(frame)] = (frame.f_code, top.number, now, top.last, top.seen)
                 top.function.visits += 1
             self._close(top, now)
