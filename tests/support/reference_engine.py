@@ -108,7 +108,7 @@ class Statements:
 
 
 def _suspends(frame: FrameType) -> bool:
-    """Does the frame stand at a yield? On 3.13 one that a `for` resumes stands behind it, at the RESUME that follows."""
+    """Does the frame stand at a yield? On 3.13 one that a `for` resumes stands behind it, at the RESUME."""
     code, at = frame.f_code.co_code, frame.f_lasti
     if code[at] == RESUME and at >= 2:
         at -= 2
