@@ -1,0 +1,276 @@
+/* Findings: each kind where its cause is there, just below its bound, and silence on a healthy run. Growth of memory and
+ * throttling, which need series of rows, are in test_analysis_usage.c. */
+#include "check.h"
+#include "make_runs.h"
+
+#include "analysis/report.h"
+#include "render/findings.h"
+
+/* A run of made workers with usage written by hand: what rows would have become. */
+typedef struct scene {
+    lp_worker *workers[8];
+    unsigned count;
+    lp_run *run;
+    lp_report *report;
+    lp_usage usage;
+    lp_usage_host host;
+    lp_usage_phase phases[3];
+} scene;
+
+/* `wall_s` of one phase in one entry, of which `cpu` on a CPU and `starved` without one; the rest blocked. */
+static lp_worker *one_phase(const char *role, int64_t pid, const char *path, double wall_s, double cpu, double starved)
+{
+    lp_worker *worker = made_worker(role, "node07", pid);
+    lp_phase *phase = &worker->tree.phases[made_path(worker, path)];
+    double ns = wall_s * 1e9;
+
+    phase->entries = 1;
+    phase->min_ns = phase->max_ns = phase->wall_ns = phase->cpu_wall_ns = (uint64_t)ns;
+    phase->cpu_ns = (uint64_t)(ns * cpu);
+    phase->split_wait_ns = phase->wall_ns - phase->cpu_ns;
+    phase->starved_ns = (uint64_t)(ns * starved);
+    return worker;
+}
+
+static void start(scene *s)
+{
+    double nan = (double)NAN;
+
+    *s = (scene){0};
+    s->host = (lp_usage_host){.cpus = 2.0,
+                              .quota = nan,
+                              .memory_limit = nan,
+                              .throttled_share = nan,
+                              .kills = 0.0,
+                              .psi_memory_full = 0.0,
+                              .psi_io_full = 0.0,
+                              .processes = 4,
+                              .seconds = 100.0};
+}
+
+static void derive(scene *s)
+{
+    s->run = made_or_die(lp_run_new());
+    for (unsigned i = 0; i < s->count; i++)
+        if (lp_run_add(s->run, s->workers[i], false) != LP_OK)
+            abort();
+    if (lp_run_finish(s->run) != LP_OK || lp_report_new(s->run, &s->report) != LP_OK)
+        abort();
+    s->usage.run = s->run;
+    s->usage.hosts = &s->host;
+    s->usage.host_count = 1;
+    s->usage.phases = s->phases;
+    CHECK_EQ(lp_report_add_usage(s->report, &s->usage), LP_OK);
+}
+
+static void end(scene *s)
+{
+    lp_report_free(s->report);
+    lp_run_free(s->run);
+    for (unsigned i = 0; i < s->count; i++)
+        lp_worker_free(s->workers[i]);
+}
+
+/* The only finding, which is of that kind, and what it says; NULL: there is none. */
+static const lp_finding *only(scene *s, const char *kind, lp_finding_words *words)
+{
+    CHECK_EQ(s->report->finding_count, kind ? 1u : 0u);
+    if (!kind || s->report->finding_count == 0)
+        return NULL;
+    lp_finding_say(s->report, &s->report->findings[0], true, words);
+    CHECK_STR(words->kind, kind);
+    return &s->report->findings[0];
+}
+
+static void starved(void)
+{
+    lp_finding_words words;
+    scene s;
+
+    start(&s);
+    s.workers[s.count++] = one_phase("actor", 1, "step", 100.0, 0.60, 0.40);
+    derive(&s);
+    const lp_finding *found = only(&s, "starved", &words);
+    if (found) {
+        CHECK_NEAR(found->value[0], 0.40, 1e-9);
+        CHECK_NEAR(found->share, 0.40, 1e-9);
+        CHECK_STR(words.headline, "actor: no CPU was free for 40% of its time, costing 40% of the run");
+        CHECK(strstr(words.detail, "node07 lets 4 recorded process(es) use 2.0 core(s)") != NULL);
+    }
+    end(&s);
+    start(&s);
+    s.workers[s.count++] = one_phase("actor", 1, "step", 100.0, 0.96, 0.04);
+    derive(&s);
+    only(&s, NULL, &words);
+    end(&s);
+}
+
+static void blocked(void)
+{
+    lp_finding_words words;
+    scene s;
+
+    start(&s);
+    s.workers[s.count++] = one_phase("learner", 1, "queue_get", 100.0, 0.02, 0.0);
+    s.workers[s.count++] = one_phase("actor", 2, "play", 100.0, 0.99, 0.0);
+    derive(&s);
+    const lp_finding *found = only(&s, "blocked-phase", &words);
+    if (found) {
+        CHECK_NEAR(found->value[0], 0.98, 1e-9);
+        CHECK_NEAR(found->share, 0.49, 1e-9); /* of the time of both */
+        CHECK_STR(words.anchor, "queue_get");
+        CHECK(strstr(words.detail, "actor is at work: on a CPU for 99% of its time") != NULL);
+        CHECK(strstr(words.advice, "Make actor faster") != NULL);
+    }
+    end(&s);
+    start(&s); /* 49 % blocked */
+    s.workers[s.count++] = one_phase("learner", 1, "queue_get", 100.0, 0.51, 0.0);
+    derive(&s);
+    only(&s, NULL, &words);
+    end(&s);
+    start(&s); /* 100 % blocked, but a small part of its role's time */
+    s.workers[s.count++] = one_phase("learner", 1, "train", 100.0, 1.0, 0.0);
+    s.workers[s.count++] = one_phase("learner", 2, "save", 20.0, 0.0, 0.0);
+    derive(&s);
+    only(&s, NULL, &words);
+    end(&s);
+}
+
+static void slow_worker(void)
+{
+    static const struct {
+        double slowest_s;
+        bool found;
+    } cases[] = {{72.0, true}, {45.0, false}}; /* 1.60 times the mean of 45 s, 1.18 times that of 38 s */
+    lp_finding_words words;
+    scene s;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        start(&s);
+        for (int64_t pid = 1; pid <= 3; pid++)
+            s.workers[s.count++] = one_phase("actor", pid, "play", 36.0, 1.0, 0.0);
+        s.workers[s.count++] = one_phase("actor", 4, "play", cases[i].slowest_s, 1.0, 0.0);
+        derive(&s);
+        const lp_finding *found = only(&s, cases[i].found ? "slow-worker" : NULL, &words);
+        if (found) {
+            CHECK_NEAR(found->value[0], 72.0 / 45.0, 1e-6);
+            CHECK_NEAR(found->share, 27.0 / 100.0, 1e-6); /* 27 s more than the mean, of a run of 100 */
+            CHECK_STR(words.headline, "node07:4 took 1.60 times the mean of the 4 processes of actor");
+        }
+        end(&s);
+    }
+    start(&s); /* two: the mean is half the slow one */
+    s.workers[s.count++] = one_phase("actor", 1, "play", 20.0, 1.0, 0.0);
+    s.workers[s.count++] = one_phase("actor", 2, "play", 80.0, 1.0, 0.0);
+    derive(&s);
+    only(&s, NULL, &words);
+    end(&s);
+}
+
+static void gpu_idle(void)
+{
+    static const struct {
+        unsigned percent; /* median in the waiting phase */
+        double seconds;   /* that it was open, of 100 */
+        unsigned used;    /* percent in the other one */
+        bool found;
+    } cases[] = {{5, 40.0, 90, true}, {25, 40.0, 90, false}, {5, 15.0, 90, false}, {5, 40.0, 30, false}};
+    lp_finding_words words;
+    scene s;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        start(&s);
+        s.workers[s.count++] = one_phase("learner", 1, "step", 100.0, 1.0, 0.0);
+        s.phases[0] = (lp_usage_phase){.path = made_str("step/load"), .seconds = cases[i].seconds, .gpu_samples = 20};
+        s.phases[0].gpu_busy[cases[i].percent] = 20;
+        s.phases[1] =
+            (lp_usage_phase){.path = made_str("step/forward"), .seconds = 100.0 - cases[i].seconds, .gpu_samples = 30};
+        s.phases[1].gpu_busy[cases[i].used] = 30;
+        s.usage.phase_count = 2;
+        derive(&s);
+        const lp_finding *found = only(&s, cases[i].found ? "gpu-idle" : NULL, &words);
+        if (found) {
+            CHECK_NEAR(found->value[0], 0.05, 1e-9);
+            CHECK_NEAR(found->value[1], 0.90, 1e-9);
+            CHECK_STR(words.headline, "The GPU idles while step/load is open, 40% of the sampled time");
+            CHECK_STR(words.anchor, "step/load");
+        }
+        end(&s);
+    }
+}
+
+static void the_hosts_trouble(void)
+{
+    lp_finding_words words;
+    scene s;
+
+    start(&s);
+    s.workers[s.count++] = one_phase("actor", 1, "play", 100.0, 1.0, 0.0);
+    s.host.kills = 2.0;
+    s.host.memory_limit = 8.0 * 1024 * 1024 * 1024;
+    derive(&s);
+    const lp_finding *found = only(&s, "oom-killed", &words);
+    if (found) {
+        CHECK(isnan(found->share));
+        CHECK_STR(words.headline, "node07: the kernel killed 2 process(es) for want of memory");
+        CHECK_STR(words.detail, "The memory limit of its cgroup is 8.0 GB.");
+    }
+    end(&s);
+    for (int bound = 0; bound < 2; bound++) {
+        start(&s);
+        s.workers[s.count++] = one_phase("actor", 1, "play", 100.0, 1.0, 0.0);
+        s.host.psi_memory_full = bound ? 0.06 : 0.04;
+        derive(&s);
+        only(&s, bound ? "memory-pressure" : NULL, &words);
+        end(&s);
+        start(&s);
+        s.workers[s.count++] = one_phase("actor", 1, "play", 100.0, 1.0, 0.0);
+        s.host.psi_io_full = bound ? 0.25 : 0.15;
+        derive(&s);
+        only(&s, bound ? "disk-pressure" : NULL, &words);
+        end(&s);
+    }
+}
+
+/* What costs most stands first; what is no matter of time before it. */
+static void ranked(void)
+{
+    scene s;
+
+    start(&s);
+    s.workers[s.count++] = one_phase("learner", 1, "queue_get", 100.0, 0.02, 0.0);
+    s.workers[s.count++] = one_phase("actor", 2, "play", 100.0, 0.80, 0.20);
+    s.host.kills = 1.0;
+    derive(&s);
+    CHECK_EQ(s.report->finding_count, 3u);
+    if (s.report->finding_count == 3) {
+        CHECK_EQ(s.report->findings[0].kind, LP_FINDING_KILLED);
+        CHECK_EQ(s.report->findings[1].kind, LP_FINDING_BLOCKED);
+        CHECK_EQ(s.report->findings[2].kind, LP_FINDING_STARVED);
+    }
+    end(&s);
+}
+
+static void a_trial_has_none(void) /* less than a second of process time */
+{
+    lp_finding_words words;
+    scene s;
+
+    start(&s);
+    s.workers[s.count++] = one_phase("main", 1, "sleep", 0.9, 0.0, 0.0);
+    derive(&s);
+    only(&s, NULL, &words);
+    end(&s);
+}
+
+int main(void)
+{
+    RUN(starved);
+    RUN(blocked);
+    RUN(slow_worker);
+    RUN(gpu_idle);
+    RUN(the_hosts_trouble);
+    RUN(ranked);
+    RUN(a_trial_has_none);
+    return check_done();
+}
