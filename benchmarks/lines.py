@@ -1,6 +1,6 @@
 """What a profiled line costs: bare, with the line engine, with line_profiler 5.1, in turns; the least of the rounds.
 
-    python benchmarks/lines.py [ROUNDS]
+    python benchmarks/lines.py [ROUNDS] [json]
 
 Each round is many passes shorter than a time slice: what neighbours take is in none of them. Prints ns per line event
 (a call, an unprofiled call, a region boundary) that each adds to the bare program, and how much slower code becomes
@@ -9,6 +9,7 @@ that is not profiled.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from types import CodeType
@@ -55,14 +56,14 @@ def work(n):
         except KeyError:
             pass
 """
-CASES = {  # name: (source, line, marked function, events a pass)
-    "line": (PLAIN, 10, "work", 4),
-    "line beyond 256": (PLAIN, 300, "work", 4),
-    "line that begins with a global": (GLOBALS, 10, "work", 4),
-    "the same beyond 256": (GLOBALS, 300, "work", 4),
-    "call of a one-line function": (CALLS, 10, "leaf", 1),
-    "unprofiled call": (CALLS, 10, None, 1),
-    "unprofiled call that raises": (RAISES, 10, None, 1),
+CASES = {  # key: (name, source, line, marked function, events a pass)
+    "line": ("line", PLAIN, 10, "work", 4),
+    "line_far": ("line beyond 256", PLAIN, 300, "work", 4),
+    "line_global": ("line that begins with a global", GLOBALS, 10, "work", 4),
+    "line_global_far": ("the same beyond 256", GLOBALS, 300, "work", 4),
+    "call": ("call of a one-line function", CALLS, 10, "leaf", 1),
+    "unprofiled": ("unprofiled call", CALLS, 10, None, 1),
+    "unprofiled_raising": ("unprofiled call that raises", RAISES, 10, None, 1),
 }
 
 
@@ -129,22 +130,41 @@ def boundary() -> float:
     return best / N / 2
 
 
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    kinds: list[type[Bare]] = [Bare, Ours] + ([Theirs] if line_profiler else [])
-    theirs = f"line_profiler {line_profiler.__version__}" if line_profiler else "line_profiler is not installed"
-    print(f"Python {sys.version.split()[0]}; ns added an event; {theirs}")
-    for case, (source, line, name, events) in CASES.items():
+def measure_all(rounds: int, kinds: list[type[Bare]]) -> dict[str, list[float]]:
+    """By case: ns of a bare event, then what each of the other kinds adds to it."""
+    found = {}
+    for key, (_name, source, line, function, events) in CASES.items():
         samples: dict[type[Bare], list[float]] = {kind: [] for kind in kinds}
         for _ in range(rounds):
             for kind in kinds:
-                samples[kind].append(measure(kind, source, line, name))
+                samples[kind].append(measure(kind, source, line, function))
         bare = min(samples[Bare])
-        added = [(min(samples[kind]) - bare) / events for kind in kinds[1:]]
+        found[key] = [bare / events, *((min(samples[kind]) - bare) / events for kind in kinds[1:])]
+    return found
+
+
+def as_json(found: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Ours and theirs; of unprofiled code how many times slower it is."""
+    values = {}
+    for key, (bare, *added) in found.items():
+        values[key] = [(bare + more) / bare for more in added] if CASES[key][3] is None else added
+    return {**values, "region": [boundary()], "monitoring": [float(hasattr(sys, "monitoring"))]}
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    kinds: list[type[Bare]] = [Bare, Ours] + ([Theirs] if line_profiler else [])
+    found = measure_all(rounds, kinds)
+    if "json" in sys.argv[2:]:
+        print(json.dumps(as_json(found)))
+        return
+    theirs = f"line_profiler {line_profiler.__version__}" if line_profiler else "line_profiler is not installed"
+    print(f"Python {sys.version.split()[0]}; ns added an event; {theirs}")
+    for key, (bare, *added) in found.items():
         ratio = f"  1/{added[1] / added[0]:.1f}" if len(added) == 2 and added[0] > 0 else ""
-        if name is None:
-            ratio += f"  {(bare + added[0] * events) / bare:.2f}x"
-        print(f"{case:34}", "".join(f"{ns:10.1f}" for ns in added), f"  bare {bare / events:.1f}", ratio)
+        if CASES[key][3] is None:
+            ratio += f"  {(bare + added[0]) / bare:.2f}x"
+        print(f"{CASES[key][0]:34}", "".join(f"{ns:10.1f}" for ns in added), f"  bare {bare:.1f}", ratio)
     print(f"{'region boundary':34} {boundary():9.1f}")
 
 

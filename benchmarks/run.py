@@ -25,11 +25,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tools"))
 
 import envs  # noqa: E402
+import sampled_run  # noqa: E402
 from envs import ROOT, Interpreter, SetupError, say  # noqa: E402
 
 RESULTS = HERE / "results.json"
 TABLE = HERE / "README.md"
 PEER_REQUIREMENTS = HERE / "requirements-peer.txt"
+LINES_REQUIREMENTS = HERE / "requirements-lines.txt"
 BEGIN, END = "<!-- begin: written by run.py -->", "<!-- end -->"
 VERSIONS = ((3, 10), (3, 11), (3, 12), (3, 13))
 
@@ -66,11 +68,11 @@ def floors(folder: Path) -> Values:
     return {name: float(value) for name, value in (line.split() for line in out.splitlines())}
 
 
-def report_cost(venv: Path, run_dir: Path) -> Values:
+def report_cost(venv: Path, run_dir: Path, *options: str) -> Values:
     """Seconds and peak memory of `lineprofiler report`, interpreter and all, from the kernel's own account."""
     start = time.perf_counter()
     child = subprocess.Popen(
-        [str(venv / "bin" / "lineprofiler"), "report", str(run_dir), "--no-samples"],
+        [str(venv / "bin" / "lineprofiler"), "report", str(run_dir), *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -144,8 +146,26 @@ def measure_reports(ours: Path, peer: Path, rounds: int, folder: Path, large: bo
         run_work(venv, "make_run", folder / f"{side}-{name}", workers, 64, cwd=folder)
     for _ in range(rounds):
         for side, name, venv, _workers in runs:
-            cost = report_cost(venv, folder / f"{side}-{name}")
+            cost = report_cost(venv, folder / f"{side}-{name}", "--no-samples")
             add(figures, side, {f"report_{name}_{key}": value for key, value in cost.items()})
+    if large:
+        say("    making a run of 64 workers with samples of 12 hours")
+        megabytes = sampled_run.write(folder / "sampled", workers=64, hours=12)
+        for _ in range(rounds):
+            cost = report_cost(ours, folder / "sampled")
+            add(figures, "ours", {f"report_sampled_{key}": value for key, value in cost.items()})
+            add(figures, "ours", {"sampled_file_mb": megabytes})
+    return figures
+
+
+def measure_lines(venv: Path, rounds: int, folder: Path) -> Figures:
+    """The line engine and line_profiler, in turns within one process; "peer" is line_profiler."""
+    figures: Figures = {}
+    for _ in range(rounds):
+        values: dict[str, Any] = run_work(venv, 3, "json", cwd=folder, script="lines.py")
+        for key, pair in values.items():
+            for side, value in zip(("ours", "peer"), pair, strict=False):
+                add(figures, side, {key: value})
     return figures
 
 
@@ -294,6 +314,30 @@ COLLECTOR_ROWS = [
     Row("deaths_behind", "… most that waited to be written", "", "≤ 500", at_most("deaths_behind", 500)),
 ]
 
+
+def by_version(key: str, new: float, old: float) -> Judge:
+    """A bound on the ratio: from 3.12 on, and before."""
+    return lambda f: float(f[key]["peer/ours"]["median"]) >= (new if ours_of(f, "monitoring") else old)
+
+
+LINE_MUST = "≤ 1/5 of line_profiler; 3.10, 3.11: 1/3"
+LINE_ROWS = [
+    Row("line", "a line", "ns", LINE_MUST, by_version("line", 5, 3)),
+    Row("line_far", "… with a number above 256", "ns", LINE_MUST, by_version("line_far", 5, 3)),
+    Row("line_global", "… that begins with a global", "ns", LINE_MUST, by_version("line_global", 5, 3)),
+    Row("line_global_far", "… both", "ns", LINE_MUST, by_version("line_global_far", 5, 3)),
+    Row("call", "a call of a marked one-line function", "ns", "≤ 1/10; 3.10, 3.11: 1/3", by_version("call", 10, 3)),
+    Row(
+        "unprofiled",
+        "code that is not profiled: calls",
+        "x",
+        "≤ 1.02; 3.10, 3.11: 1.3",
+        lambda f: ours_of(f, "unprofiled") <= (1.02 if ours_of(f, "monitoring") else 1.3),
+    ),
+    Row("unprofiled_raising", "… that raises all the time", "x", "≤ 1.3", at_most("unprofiled_raising", 1.3)),
+    Row("region", "a region's boundary", "ns", "≤ 0.3 µs", at_most("region", 300)),
+]
+
 REPORT_ROWS = [
     Row(
         "report_512_seconds", "`report`, 512 workers x 64 phases", "s", "≤ 0.25 s", at_most("report_512_seconds", 0.25)
@@ -313,6 +357,15 @@ REPORT_ROWS = [
         "bounded: ≤ 1.5 x 512 workers",
         lambda f: ours_of(f, "report_4096_peak_mb") <= 1.5 * ours_of(f, "report_512_peak_mb"),
     ),
+    Row("sampled_file_mb", "samples of one worker, 12 h at 1 Hz", "MB", "≤ 1.5 MB", at_most("sampled_file_mb", 1.5)),
+    Row(
+        "report_sampled_seconds",
+        "`report`, 64 workers with samples of 12 h",
+        "s",
+        "≤ 1 s",
+        at_most("report_sampled_seconds", 1.0),
+    ),
+    Row("report_sampled_peak_mb", "… peak memory", "MB", "≤ 60 MB", at_most("report_sampled_peak_mb", 60)),
 ]
 
 SCALE = {"": 1.0, "ns": 1.0, "µs": 1e3, "ms": 1e6, "x": 1.0, "KB": 1024.0, "s": 1.0, "MB": 1.0}
@@ -346,6 +399,10 @@ def verdicts(document: dict[str, Any]) -> list[tuple[str, str, bool]]:
     out = []
     for version, figures in document["calls"].items():
         out += [(version, row.what, row.met(figures)) for row in ROWS if row.met is not None and row.key in figures]
+    for version, figures in document["lines"].items():
+        out += [
+            (version, row.what, row.met(figures)) for row in LINE_ROWS if row.met is not None and row.key in figures
+        ]
     figures = document["collector"]
     out += [("", row.what, row.met(figures)) for row in COLLECTOR_ROWS if row.met is not None and row.key in figures]
     figures = document["reports"]
@@ -399,6 +456,8 @@ def write_table(document: dict[str, Any]) -> None:
     ]
     for version, figures in document["calls"].items():
         lines += ["", f"### Python {version}", "", *table(figures, ROWS)]
+    for version, figures in document["lines"].items():
+        lines += ["", f"### Lines, beside line_profiler 5.1.0 (Python {version})", "", *table(figures, LINE_ROWS)]
     lines += [
         "",
         f"### Reports (Python {document['report_python']})",
@@ -421,15 +480,23 @@ def environments(interpreter: Interpreter) -> tuple[Path, Path]:
     return ours, envs.environment(interpreter, f"bench-peer-{interpreter}", [PEER_REQUIREMENTS])
 
 
+def lines_environment(interpreter: Interpreter) -> Path:
+    venv = envs.environment(interpreter, f"bench-lines-{interpreter}", [envs.BUILD_REQUIREMENTS, LINES_REQUIREMENTS])
+    envs.install_wheel(venv, envs.build_wheel(venv, f"bench-{interpreter}"))
+    return venv
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds, one Python, no large run; writes no table")
     parser.add_argument("--python", default="", metavar="3.11,3.13", help="only these versions")
     parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument("--only", choices=("calls", "reports", "collector"), help="this section; writes no table")
+    parser.add_argument(
+        "--only", choices=("calls", "lines", "reports", "collector"), help="this section; writes no table"
+    )
     parser.add_argument("--no-reports", dest="reports", action="store_false", help="leave out the runs of many workers")
     args = parser.parse_args()
-    sections = [args.only] if args.only else ["calls", "collector", *(["reports"] if args.reports else [])]
+    sections = [args.only] if args.only else ["calls", "lines", "collector", *(["reports"] if args.reports else [])]
     rounds = args.rounds or (2 if args.quick else 7)
     try:
         envs.require_compiler()
@@ -447,6 +514,7 @@ def main() -> int:
             "machine": machine(),
             "peer": envs.requirement_lines(PEER_REQUIREMENTS),
             "calls": {},
+            "lines": {},
             "reports": {},
             "collector": {},
             "report_python": str(chosen[-1]),
@@ -458,6 +526,12 @@ def main() -> int:
                 figures = measure_calls(ours, peer, rounds, Path(folder))
             document["calls"][str(interpreter)] = {k: s.summary() for k, s in figures.items()}
             print("\n".join(table(document["calls"][str(interpreter)], ROWS)), flush=True)
+        for interpreter in chosen if "lines" in sections else []:
+            say(f"Lines, Python {interpreter}")
+            with tempfile.TemporaryDirectory(prefix="lineprofiler-bench-") as folder:
+                figures = measure_lines(lines_environment(interpreter), max(3, rounds // 2), Path(folder))
+            document["lines"][str(interpreter)] = {k: s.summary() for k, s in figures.items()}
+            print("\n".join(table(document["lines"][str(interpreter)], LINE_ROWS)), flush=True)
         if "collector" in sections:
             ours, _ = environments(main_one)
             document["report_python"] = str(main_one)
