@@ -31,10 +31,15 @@ uint64_t lp__now_ns(void)
 static int open_process(int64_t pid, int64_t start)
 {
 #ifdef SYS_pidfd_open
+    if (lp_describe_pid_start(pid) != start)
+        return -1;
     int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0u);
 
-    /* The pid may have been given to somebody else before the open: only what we see afterwards is of this process. */
-    if (fd >= 0 && lp_describe_pid_start(pid) != start) {
+    /* The pid may have been given to somebody else before the open: who is seen afterwards must be the same. If nobody is, it has
+     * ended just now, and the descriptor is how we learn in which way: all pids would have to be given out, and this one
+     * twice, between two system calls for it to be another's. */
+    int64_t now = fd >= 0 ? lp_describe_pid_start(pid) : 0;
+    if (fd >= 0 && now > 0 && now != start) {
         close(fd);
         fd = -1;
     }
