@@ -261,7 +261,7 @@ static void append_all(lp__writer *writer, lp__batch *batch)
 void lp__write_batch(lp__writer *writer, lp__batch *batch)
 {
     if (batch->adopt)
-        lp_place_adopt(writer->run_text, NULL, NULL, NULL);
+        lp_place_adopt_left(writer->run_text);
     write_dead(writer, batch);
     for (unsigned i = 0; i < batch->count; i++)
         if (!batch->orders[i].dead)

@@ -421,6 +421,12 @@ lp_status lp_place_adopt(const char *run_dir, const char *run_id, unsigned *adop
     return adopt_all(run_dir, run_id, false, adopted, &busy, error);
 }
 
+void lp_place_adopt_left(const char *run_dir)
+{
+    unsigned busy;
+    (void)adopt_all(run_dir, NULL, true, NULL, &busy, NULL);
+}
+
 lp_status lp_place_settle(const char *run_dir, const char *run_id, unsigned limit_ms, lp_error *error)
 {
     const struct timespec pause = {.tv_nsec = 5000000};

@@ -21,6 +21,9 @@ int lp_place_again(const char *path);
  * killed. *adopted (may be
  * NULL) is set always. */
 lp_status lp_place_adopt(const char *run_dir, const char *run_id, unsigned *adopted, lp_error *error);
+/* The same for a collector, of any run: what has a living collector that has not said yet how it died (the caller's own processes,
+ * too) is left to that one. */
+void lp_place_adopt_left(const char *run_dir);
 /* The same, but dead segments that another (the collector) is just adopting are waited for, at most limit_ms; what is still busy then
  * is that one's to finish. So are those whose collector has not said yet how they died; after limit_ms they are adopted without. */
 lp_status lp_place_settle(const char *run_dir, const char *run_id, unsigned limit_ms, lp_error *error);
