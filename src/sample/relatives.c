@@ -1,6 +1,7 @@
-/* Children that are not recorded: those that have ended are in cutime and cstime, once their parent has waited for them; the living
- * are found by the `children` files of the process's threads and of those found before. A recorded child, and what it started,
- * has samples of its own and is left out. What starts and ends between two looks, and is not waited for, is not seen. */
+/* Children that are not recorded: those that have ended are in cutime and cstime, once their parent has waited for them; till
+ * then their CPU time counts with that of the living. These are found by the `children` files of the process's threads and of
+ * those found before. A recorded child, and what it started, has samples of its own and is left out. What starts and ends
+ * between two looks, and is not waited for, is not seen. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 typedef struct one {
     int64_t pid, start, ticks, rss_pages;
+    bool ended; /* nobody has waited for it yet: its CPU time is in no cutime, and must not be missing until it is */
 } one;
 
 struct lp__relatives {
@@ -25,7 +27,7 @@ void lp__relatives_free(lp__relatives *relatives)
     free(relatives);
 }
 
-/* false: it has ended, or the number is another process's by now. */
+/* false: it has ended and was waited for, or the number is another process's by now. */
 static bool refresh(int root, one *child)
 {
     char path[48], text[LP__TEXT_ROOM];
@@ -33,10 +35,11 @@ static bool refresh(int root, one *child)
     lp__stat stat;
 
     snprintf(path, sizeof path, "proc/%" PRId64 "/stat", child->pid);
-    if (lp__text_once(root, path, text, &reason) < 0 || !lp__stat_parse(text, &stat) || stat.state == 'Z' ||
-        stat.state == 'X' || (child->start && child->start != stat.start))
+    if (lp__text_once(root, path, text, &reason) < 0 || !lp__stat_parse(text, &stat) || stat.state == 'X' ||
+        (child->start && child->start != stat.start))
         return false;
     child->start = stat.start;
+    child->ended = stat.state == 'Z';
     child->ticks = stat.user + stat.system + stat.children_user + stat.children_system;
     child->rss_pages = stat.rss_pages;
     return true;
@@ -76,7 +79,7 @@ static void take_children(const search *s, const char *list)
         if ((r && (r->count == RELATIVES_MAX || is_known(r, pid))) || is_ourselves(s, pid) ||
             s->is_recorded(s->user, pid))
             continue;
-        if (*s->budget == 0 || !refresh(s->root, &child))
+        if (*s->budget == 0 || !refresh(s->root, &child) || child.ended) /* may have been a recorded one */
             continue;
         --*s->budget;
         if (!r)
@@ -144,7 +147,7 @@ void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recor
         const one *child = &process->relatives->at[i];
         ticks += child->ticks;
         pages += child->rss_pages > 0 ? child->rss_pages : 0;
-        count++;
+        count += !child->ended;
     }
     lp__sample_put(sample, LP_COLUMN_CHILDREN_LIVING, have, count, reason);
     lp__sample_put(sample, LP_COLUMN_CHILDREN_LIVING_CPU, have, ticks * LP_TICK_US, reason);
