@@ -199,16 +199,6 @@ static void find_slow(list *to)
     }
 }
 
-static double busy_quantile(const lp_usage_phase *phase, double q)
-{
-    uint64_t rank = (uint64_t)ceil(q * (double)phase->gpu_samples), seen = 0;
-
-    for (unsigned percent = 0; percent <= 100; percent++)
-        if ((seen += phase->gpu_busy[percent]) >= rank && seen > 0)
-            return percent / 100.0;
-    return (double)NAN;
-}
-
 static void find_gpu_idle(list *to)
 {
     const lp_usage *usage = to->report->usage;
@@ -217,16 +207,16 @@ static void find_gpu_idle(list *to)
     for (uint32_t i = 0; usage && i < usage->phase_count; i++) {
         seconds += usage->phases[i].seconds;
         if (usage->phases[i].gpu_samples > 0)
-            used = fmax(used, busy_quantile(&usage->phases[i], 0.95));
+            used = fmax(used, lp_usage_gpu_quantile(&usage->phases[i], 0.95));
     }
     for (uint32_t i = 0; usage && used >= GPU_USED && i < usage->phase_count; i++) {
         const lp_usage_phase *phase = &usage->phases[i];
         if (phase->none || phase->gpu_samples < GPU_SAMPLES || phase->seconds < GPU_TIME * seconds ||
-            busy_quantile(phase, 0.5) >= GPU_IDLE)
+            lp_usage_gpu_quantile(phase, 0.5) >= GPU_IDLE)
             continue;
         lp_finding found = finding(LP_FINDING_GPU_IDLE);
         found.path = phase->path;
-        found.value[0] = busy_quantile(phase, 0.5);
+        found.value[0] = lp_usage_gpu_quantile(phase, 0.5);
         found.value[1] = used;
         found.share = phase->seconds / seconds;
         add(to, found);

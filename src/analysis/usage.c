@@ -515,6 +515,16 @@ void lp_usage_series(const lp_usage *usage, const double *bins, bool rate, uint3
     spark(&grid, bins, usage->covered_bins, rate, columns, out);
 }
 
+double lp_usage_gpu_quantile(const lp_usage_phase *phase, double q)
+{
+    uint64_t rank = (uint64_t)ceil(q * (double)phase->gpu_samples), seen = 0;
+
+    for (unsigned percent = 0; percent <= 100 && phase->gpu_samples > 0; percent++)
+        if ((seen += phase->gpu_busy[percent]) >= rank)
+            return percent / 100.0;
+    return (double)NAN;
+}
+
 void lp_usage_free(lp_usage *usage)
 {
     if (!usage)

@@ -139,6 +139,8 @@ typedef struct lp_usage_rows { /* of one process, in memory; all borrowed */
 lp_status lp_usage_load_memory(const lp_run *run, const lp_usage_rows *rows, double interval_s, lp_usage **usage);
 /* `bins` (one of the above) as so many columns, means; rate: a second. NaN where nothing was sampled. */
 void lp_usage_series(const lp_usage *usage, const double *bins, bool rate, uint32_t columns, double *out);
+/* Share (0..1) below which the part `q` of the samples of devices in the phase lies, by the nearest rank; NaN without samples. */
+double lp_usage_gpu_quantile(const lp_usage_phase *phase, double q);
 void lp_usage_free(lp_usage *usage); /* NULL is allowed */
 
 #endif

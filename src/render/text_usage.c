@@ -445,16 +445,6 @@ static void put_gpu(lp_text *text, const lp_usage *usage)
     why(text, "this run", isnan(usage->gpus[0].ours) ? usage->gpus[0].why_ours : LP_REASON_NONE);
 }
 
-static double quantile(const lp_usage_phase *phase, double q)
-{
-    uint64_t seen = 0, rank = (uint64_t)ceil(q * (double)phase->gpu_samples);
-
-    for (unsigned percent = 0; percent <= 100; percent++)
-        if ((seen += phase->gpu_busy[percent]) >= rank)
-            return percent / 100.0;
-    return (double)NAN;
-}
-
 static void put_gpu_phases(lp_text *text, const lp_usage *usage)
 {
     lp_line *line = &text->line;
@@ -475,8 +465,8 @@ static void put_gpu_phases(lp_text *text, const lp_usage *usage)
             lp_line_end(line);
         }
         lp_line_name(line, &phase->path, 1, 30, LP_CUT_LEFT);
-        lp_line_right(line, 36, lp_unit_whole_percent(unit, quantile(phase, 0.5)));
-        lp_line_right(line, 43, lp_unit_whole_percent(unit, quantile(phase, 0.95)));
+        lp_line_right(line, 36, lp_unit_whole_percent(unit, lp_usage_gpu_quantile(phase, 0.5)));
+        lp_line_right(line, 43, lp_unit_whole_percent(unit, lp_usage_gpu_quantile(phase, 0.95)));
         lp_line_right(line, 54, lp_unit_bytes(unit, phase->vram_peak));
         lp_line_right(line, 63, lp_unit_count(unit, (lp_i128)phase->gpu_samples));
         lp_line_end(line);
