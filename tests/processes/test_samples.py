@@ -439,6 +439,40 @@ def test_a_stopped_process_goes_on_being_sampled(stage: Stage, freeze: signal.Si
     assert seen.by_phase("cpu")["stopped"] / 1e6 == pytest.approx(1.5, abs=0.05 + INTERVAL_S)
 
 
+FREEZER = Path("/sys/fs/cgroup/freezer")
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not (FREEZER / "tasks").exists(), reason="needs root and the freezer of control groups"
+)
+def test_a_frozen_group_goes_on_being_sampled(stage: Stage) -> None:
+    """The collector, which stands outside, waits for nobody: rows of the time in which all of a group stood still."""
+    group = FREEZER / f"lptest-{os.getpid()}"
+    group.mkdir()
+    program = stage.start(HEAD + "    with phase('frozen'):\n        print(flush=True)\n        burn(1.5)\n")
+    try:
+        assert program.stdout is not None
+        program.stdout.readline()
+        time.sleep(0.5)
+        (group / "cgroup.procs").write_text(str(program.pid))
+        (group / "freezer.state").write_text("FROZEN")
+        wait_for(lambda: (group / "freezer.state").read_text() == "FROZEN\n", "it is frozen")
+        time.sleep(1.2)
+        (group / "freezer.state").write_text("THAWED")
+        program.wait(60)
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        program.kill()
+        program.wait()
+        group.rmdir()
+    stage.settle()
+    (path,) = stage.samples()
+    seen = read(stage, path)
+    steps = [b - a for a, b in itertools.pairwise(seen.known("cpu"))]
+    assert sum(step == 0 for step in steps) >= 4, "rows of the time in which it stood"
+    assert seen.by_phase("cpu")["frozen"] / 1e6 == pytest.approx(1.5, abs=0.05 + INTERVAL_S)
+
+
 def test_dump_of_a_file_that_is_being_written(stage: Stage) -> None:
     """A reader at any time sees whole batches."""
     program = stage.start(HEAD + "    with phase('a'):\n        burn(3)\n")
