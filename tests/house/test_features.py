@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = [
     *(f"A{n}" for n in range(1, 18)),
-    "B1",
+    *(f"B{n}" for n in range(1, 7)),
     *(f"C{n}" for n in range(1, 7)),
     *(f"E{n}" for n in range(1, 9)),
     "E10",
