@@ -260,7 +260,8 @@ static void end_host(lp__usage *all, lp_usage_host *host)
         host->cpu_peak = highest_rate(&all->grid, all->host.cpu_s, all->host.covered);
         host->cpu_mean = sum(all->host.cpu_s, bins) / covered;
         host->rss_peak = highest(all->host.rss, bins);
-        host->pss_peak = highest(all->host.pss, bins);
+        if (host->pss_missing == 0)
+            host->pss_peak = highest(all->host.pss, bins);
     }
     for (uint32_t i = 0; i < bins; i++) {
         for (size_t k = 0; k < sizeof from / sizeof *from; k++) {
@@ -292,6 +293,9 @@ static lp_status read_host(lp__usage *all, const source *list, uint32_t count, l
         if (!of_host) {
             lp__usage_process_end(&reading);
             if (process->rows > 0) {
+                bool missing = !isnan(process->rss.peak) && isnan(process->pss.peak);
+                usage->pss_missing += missing;
+                host->pss_missing += missing;
                 usage->process_count++;
                 host->processes++;
             }
@@ -390,7 +394,7 @@ static void derive(lp__usage *all)
     usage->cpu_known = !isnan(usage->cpu_s);
     usage->io_known = !isnan(usage->io.read);
     usage->rss_known = !isnan(usage->rss_max_process);
-    usage->pss_known = highest(all->run.pss, grid->bins) > 0.0;
+    usage->pss_known = usage->pss_missing == 0 && highest(all->run.pss, grid->bins) > 0.0;
     usage->cpu_peak = usage->cpu_known ? highest_rate(grid, all->run.cpu_s, all->run.covered) : nan;
     usage->cpu_mean = usage->cpu_known && usage->covered_s > 0.0 ? usage->cpu_s / usage->covered_s : nan;
     usage->rss_peak = usage->rss_known ? highest(all->run.rss, grid->bins) : nan;

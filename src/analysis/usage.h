@@ -54,8 +54,9 @@ typedef struct lp_usage_host {
     uint32_t host;             /* index into run->hosts */
     uint32_t processes;        /* with rows */
     double cpu_peak, cpu_mean; /* cores of our processes together, in the busiest bin; over the sampled time */
-    double rss_peak, pss_peak; /* bytes, together */
-    double cpus, quota;        /* CPUs that our processes may use: by affinity; by cgroup; NaN not known or no limit */
+    double rss_peak, pss_peak; /* bytes, together; PSS NaN unless it is known of every process */
+    uint32_t pss_missing;
+    double cpus, quota; /* CPUs that our processes may use: by affinity; by cgroup; NaN not known or no limit */
     double memory, memory_limit; /* bytes: of the host; of the cgroup */
     double limit_used_peak;      /* bytes of the limiting cgroup in use, without what may be dropped */
     double available_least;      /* of the host's memory */
@@ -110,7 +111,9 @@ typedef struct lp_usage {
     lp_usage_io io;      /* of all processes */
     lp_usage_io io_none; /* of that, without a phase */
     double io_intervals, io_gaps; /* between rows; of those, too long for a phase */
-    bool io_known, cpu_known, rss_known, pss_known;
+    bool io_known, cpu_known, rss_known;
+    bool pss_known;       /* of every process that has an RSS: a sum of some would look like all of it */
+    uint32_t pss_missing; /* processes with an RSS only */
     double cpu_s, cpu_peak, cpu_mean, rss_peak, pss_peak;           /* of all processes together */
     double cpu_max_process, rss_max_process;                        /* cores in the busiest interval of one; bytes */
     uint32_t cpu_max_worker, rss_max_worker;                        /* indices into run->workers */
