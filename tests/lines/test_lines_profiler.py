@@ -247,6 +247,14 @@ def test_properties_of_the_engine() -> None:
     assert profiler.timer_unit == 1e-9
 
 
+def test_an_engine_that_is_not_there_is_said() -> None:
+    with pytest.warns(RuntimeWarning, match="engine 'line_profiler' is not used"):
+        assert LineProfiler(engine="line_profiler").engine == "builtin"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LineProfiler(engine="builtin")
+
+
 def test_regions_are_inclusive_and_nest() -> None:
     profiler = LineProfiler(work)
     with profiler.region("off"):

@@ -90,6 +90,10 @@ class LineProfiler:
             raise ValueError(f"backend {backend!r}: 'monitoring' or 'settrace'")
         if engine not in (None, "line_profiler", "builtin"):
             raise ValueError(f"engine {engine!r}: 'line_profiler' or 'builtin'")
+        if engine == "line_profiler":
+            warnings.warn(
+                "engine 'line_profiler' is not used: there is one engine, our own", RuntimeWarning, stacklevel=2
+            )
         if project_folder is not None and not os.path.isdir(project_folder):
             raise NotADirectoryError(f"project_folder: {os.fspath(project_folder)!r} is no folder")
         caller = _caller()
