@@ -141,7 +141,7 @@ def probe(path: Path) -> Interpreter | None:
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
             text=True,
-            timeout=30,
+            timeout=120,
             env=clean_environment(),
             check=True,
         )

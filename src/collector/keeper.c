@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "collector/reset.h"
+
 #ifndef __WALL
 #define __WALL 0x40000000
 #endif
@@ -108,11 +110,7 @@ _Noreturn void lp__keeper_wait(pid_t child)
 {
     /* No parent-death signal: it would come at the end of the thread that started us, and the collector, which ends soon after
      * the run, would be left to the program after all. */
-#ifdef SYS_close_range
-    if (syscall(SYS_close_range, 0u, ~0u, 0u) != 0)
-#endif
-        for (long fd = 0, most = sysconf(_SC_OPEN_MAX); fd < (most < 65536 ? most : 65536); fd++)
-            close((int)fd);
+    lp__close_from(0);
     prctl(PR_SET_NAME, "lineprofiler-kp");
 #ifdef BARE
     if (forget_rseq())

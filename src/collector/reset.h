@@ -6,5 +6,7 @@
 /* Keeps `keep` (-1: none) and nothing else open; 0, 1, 2 become /dev/null. The umask stays, but our own bits are not masked: files
  * are for whom the program's are. oom_score_adj stays: where the program is to die first, so are we. */
 void lp__collector_reset(int keep);
+/* Closes `first` and all above. May be called in any copy of a process: takes no lock and no memory. */
+void lp__close_from(int first);
 
 #endif

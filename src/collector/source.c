@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "collector/reset.h"
 #include "store/source_facts.h"
 
 #define LIMIT_S 60 /* longer than that, git's answer is not worth its disk traffic */
@@ -131,8 +131,9 @@ pid_t lp__source_ask(const char *directory, int folder)
     }
     setpgid(0, 0);
     /* The collector's lock, claims and pidfds must not live on in here. */
-    if (dup2(folder, 3) != 3 || syscall(SYS_close_range, 4u, ~0u, 0u) != 0)
+    if (dup2(folder, 3) != 3)
         _exit(1);
+    lp__close_from(4);
     folder = 3;
     fcntl(folder, F_SETFD, FD_CLOEXEC);
     prctl(PR_SET_PDEATHSIG, SIGKILL);

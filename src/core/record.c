@@ -322,6 +322,7 @@ void lp__leave_slow(lp_thread *th, lp_entry *entry, uint64_t now, uint32_t how)
         let_go(th, entry);
         return; /* lp__thread_sync finds `outer` again: the context of before may be dead, only the running one is known to live */
     }
+    lp__stack_leave(th, entry, now);
     take_off(th, entry);
     leave_parent(th, entry, now);
     if (entry->node != 0) {

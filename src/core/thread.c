@@ -528,10 +528,8 @@ void lp_thread_reseat(lp_thread *th)
     }
 }
 
-static uint64_t thread_cpu(lp_thread *th)
+static uint64_t thread_cpu(lp_thread *th, uint64_t now)
 {
-    uint64_t now = lp_ticks();
-
     if (*th->detector.word != th->detector.expected || now - th->detector.base_ticks > th->recheck)
         lp__look_at_cpu(th, now);
     return lp_ticks_to_ns(now - th->seg->since, th->mult) - th->away;
@@ -547,7 +545,7 @@ static void mark_unknown(lp_entry *entry)
  * taken off those that wait; otherwise the CPU time of suspended entries cannot be told. */
 static void switch_to(lp_thread *th, const void *context, bool exact)
 {
-    uint64_t cpu = exact ? thread_cpu(th) : 0;
+    uint64_t cpu = exact ? thread_cpu(th, lp_ticks()) : 0;
 
     if (th->top) {
         /* What runs below these entries (a task under its loop, copy_context().run) uses the CPU on their behalf. Asked now:
@@ -760,6 +758,14 @@ lp_off *lp__negative_make(lp_thread *th, lp_seg_counter *counter)
     if (octaves)
         __atomic_store_n(&counter->negative, lp_offset(th, octaves), __ATOMIC_RELEASE);
     return octaves;
+}
+
+void lp__stack_leave(lp_thread *th, lp_entry *entry, uint64_t now)
+{
+    const lp_stack *stack = entry->context != th->context ? stack_find(th, entry->context) : NULL;
+
+    if (stack && stack->cpu)
+        entry->away -= thread_cpu(th, now) - (stack->cpu & ~1ull);
 }
 
 lp_stack *lp__stack_find(lp_thread *th, const void *context)

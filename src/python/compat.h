@@ -54,6 +54,14 @@ static inline PyObject *lpy_weakref_get(PyObject *reference)
 #endif
 }
 
+/* Does nobody hold the object but the interpreter's stack, from which this call was made? Variables were counted, too, until 3.14 put
+ * their values on the stack without a reference of its own. */
+#if PY_VERSION_HEX >= 0x030e0000
+#define lpy_is_only_on_stack(object) (PyUnstable_Object_IsUniqueReferencedTemporary(object) != 0)
+#else
+#define lpy_is_only_on_stack(object) (Py_REFCNT(object) == 1)
+#endif
+
 #ifdef Py_GIL_DISABLED
 #define LPY_FREE_THREADED 1
 #define LPY_BEGIN_CRITICAL(object) Py_BEGIN_CRITICAL_SECTION(object)

@@ -361,10 +361,10 @@ static inline void leave(PhaseObject *phase, uint64_t now, uint32_t how)
     phase->open = NULL;
     phase->context = NULL;
     lp_leave(th, entry, now, how);
-    /* 1: the running `with`. A program that holds the scope itself may enter it again, and drop it open. */
+    /* By the running `with`. A program that holds the scope itself may enter it again, and drop it open. */
     if (!LPY_FREE_THREADED && LP_LIKELY(phase->owner == lpy.installed && Py_REFCNT(phase) == 1)) {
         PhaseObject **place = recent_of(phase->name);
-        if (LP_LIKELY(*place == NULL))
+        if (LP_LIKELY(*place == NULL && lpy_is_only_on_stack((PyObject *)phase)))
             *place = (PhaseObject *)Py_NewRef((PyObject *)phase);
     }
     Py_XDECREF(context);

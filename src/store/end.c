@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -92,7 +93,8 @@ static lp_end look_once(int64_t pid, int64_t start, int pidfd, bool *again)
             return of_status(line.status);
     }
     pidfd_answer answer = {.mask = PIDFD_ANSWERS_EXIT};
-    if (pidfd >= 0 && ioctl(pidfd, PIDFD_ASK, &answer) == 0) {
+    /* Not by ioctl(), whose request is an int in musl and a long in glibc. */
+    if (pidfd >= 0 && syscall(SYS_ioctl, pidfd, PIDFD_ASK, &answer) == 0) {
         if (answer.mask & PIDFD_ANSWERS_EXIT)
             return of_status(answer.exit_code);
         *again = true;

@@ -66,7 +66,7 @@ static void check_one(const char *folder, struct oracle *oracle, unsigned delay_
     if (status != LP_OK)
         fprintf(stderr, "# %s\n", error.text);
     REQUIRE(status == LP_OK);
-    uint64_t wall = 0;
+    uint64_t wall = 0, finished = 0;
     for (unsigned i = 0; i < PHASES; i++) {
         char name[3] = {'p', (char)('0' + i), 0};
         const lp_phase *phase = phase_at(worker, name);
@@ -75,8 +75,9 @@ static void check_one(const char *folder, struct oracle *oracle, unsigned delay_
         CHECK(phase->entries <= oracle->begun[i]);
         CHECK_EQ(lp_cells_total(&phase->hist), phase->entries);
         wall += phase->wall_ns;
+        finished += oracle->finished[i];
     }
-    CHECK(wall > 0);
+    CHECK(wall > 0 || finished == 0); /* on a slow machine it may be killed before its first phase ends */
     CHECK(worker->unclean && !worker->final);
     lp_worker_free(worker);
 }

@@ -95,6 +95,11 @@ def test_meson_results_are_counted(tmp_path: Path) -> None:
     assert result.failures == ["hist::2 - merges"]
 
 
+def test_no_folder_of_tests_is_forgotten() -> None:
+    folders = {p.parent.name for p in (ROOT / "tests").glob("*/test_*.py")}
+    assert folders == set(run_tests.SUITES)
+
+
 def test_interpreters_are_found_once_each_and_can_build() -> None:
     found = envs.find_interpreters()
     assert [i.minor for i in found] == sorted({i.minor for i in found})

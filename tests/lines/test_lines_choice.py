@@ -112,7 +112,9 @@ def test_code_without_a_file(tmp_path: Path) -> None:
     assert shown["apart"] == ["<apart>", {"2": [1, ""]}]
     assert shown["cell"] == ["/nowhere/cell.py", {"2": [1, "    return 3"]}]
     # `made` was made by the module of a string; what dataclasses and namedtuple make is not there.
-    assert set(shown) == {"<module>", "made", "apart", "cell", "Later"}
+    # The annotations of a class are a function of its file from 3.14 on, which dataclass calls.
+    annotations = {"Later.__annotate__"} if sys.version_info >= (3, 14) else set()
+    assert set(shown) == {"<module>", "made", "apart", "cell", "Later"} | annotations
 
 
 def test_zips_show_their_source(tmp_path: Path) -> None:

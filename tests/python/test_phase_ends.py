@@ -9,6 +9,7 @@ import ctypes
 import gc
 import os
 import queue
+import re
 import signal
 import sys
 import threading
@@ -132,7 +133,8 @@ def test_signal_handler_with_phases(profiler: Profiler) -> None:
     assert found["outer"] == found["outer/inner"] == passes
     handled = {path: n for path, n in found.items() if path.endswith("handler")}
     assert sum(handled.values()) >= 10
-    assert set(handled) <= {"handler", "outer/handler", "outer/inner/handler"}
+    # On a busy machine the next signal comes while the handler still runs.
+    assert all(re.fullmatch(r"(outer/(inner/)?)?handler(/handler)*", path) for path in handled), handled
     clean(profiler)
 
 
@@ -183,7 +185,7 @@ def test_asynchronous_exceptions(profiler: Profiler) -> None:
     ident = ctypes.c_ulong(idents.get())
     end = time.monotonic() + 1
     thrown = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or (thrown <= 100 and time.monotonic() < end + 60):
         thrown += ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Thrown))
         time.sleep(0.0003)
     stop.set()

@@ -97,10 +97,13 @@ class Stage:
         done = self.python(code, *args, options=options, env=env).expect()
         return ast.literal_eval(done.stdout.splitlines()[-1])
 
-    def start(self, code: str, *args: object, name: str = "", **extra: str) -> subprocess.Popen[str]:
-        """Starts a program with pipes for its stdin and stdout; `close` kills what is left of it."""
+    def start(
+        self, code: str, *args: object, name: str = "", before: tuple[str, ...] = (), **extra: str
+    ) -> subprocess.Popen[str]:
+        """Starts a program with pipes for its stdin and stdout, `before` its own words those of a command that starts
+        it; `close` kills what is left of it."""
         process = subprocess.Popen(
-            [sys.executable, str(self.script(code, name)), *map(str, args)],
+            [*before, sys.executable, str(self.script(code, name)), *map(str, args)],
             cwd=self.folder,
             env=self.environment(**extra),
             stdin=subprocess.PIPE,

@@ -17,7 +17,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from lineprofiler.config import ProfilerConfig, find_project_root
-from lineprofiler.lines.source import SourceBook, definitions
+from lineprofiler.lines.source import SourceBook, definitions, module_of
 
 _OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -148,14 +148,6 @@ def _installed() -> list[str]:
     folders.add(_OWN)
     every = folders | {os.path.realpath(f) for f in folders}
     return sorted(f.rstrip(os.sep) + os.sep for f in every)
-
-
-def module_of(filename: str) -> Mapping[str, Any] | None:
-    """The globals of the module that was loaded from a file of this name."""
-    for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) == filename:
-            return vars(module)
-    return None
 
 
 class Targets:

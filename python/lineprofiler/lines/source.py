@@ -97,6 +97,8 @@ class SourceBook:
         path = self._find(filename)
         if path is not None and (data := _bytes_of(path)) is not None:
             return _Taken(path, data, None)
+        # From 3.14 on linecache finds the text of a module in a zip by itself, but under the name as it is.
+        module = module or module_of(filename) or {}
         loader = module.get("__loader__")
         name = getattr(module.get("__spec__"), "name", None) or module.get("__name__")
         if module.get("__file__") == filename and hasattr(loader, "get_source"):
@@ -122,6 +124,14 @@ class SourceBook:
             if path and os.path.isfile(path):
                 return path
         return None
+
+
+def module_of(filename: str) -> Mapping[str, Any] | None:
+    """The globals of the module that was loaded from a file of this name."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == filename:
+            return vars(module)
+    return None
 
 
 def _has_cwd() -> bool:
