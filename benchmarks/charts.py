@@ -104,14 +104,14 @@ def write_charts(document: dict[str, Any]) -> list[Path]:
         written.append(FOLDER / f"{name}.svg")
         written[-1].write_text(text, encoding="utf-8")
 
-    for version, found in document.get("programs", {}).get("figures", {}).items():
-        for program, ways in found["programs"].items():
+    for version, entry in document.get("programs", {}).items():
+        for program, ways in entry["figures"]["programs"].items():
             title = f"{program} ({PROGRAMS[program]}), Python {version}"
             axis = "how many times longer the whole run takes, to bare; logarithmic; whisker: 95 % interval"
             write(f"program-{program}-{version}", bar_chart(title, axis, program_bars(ways), 1.0))
-    for version, found in document.get("events", {}).get("figures", {}).items():
+    for version, entry in document.get("events", {}).items():
         for event, name in EVENTS.items():
-            bars = event_bars(found["tools"], event)
+            bars = event_bars(entry["figures"]["tools"], event)
             if bars:
                 axis = "ns that it costs under the tool; logarithmic; whisker: 95 % interval"
                 write(f"event-{event}-{version}", bar_chart(f"{name}, Python {version}", axis, bars, 10.0))

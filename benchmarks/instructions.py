@@ -22,6 +22,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tools"))
@@ -56,6 +57,13 @@ class Outcome:
     kept: dict[str, int] | None
     failures: list[str] = field(default_factory=list)
     better: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"compiler": self.compiler, "found": self.found, "kept": self.kept}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Outcome:
+        return compare(values["compiler"], values["found"], values["kept"])
 
 
 def compilers() -> list[str]:

@@ -32,9 +32,9 @@ from ways import BARE, WAYS, Way
 PROGRAMS = {"sql": "sqlglot", "markdown": "mistune", "graph": "networkx"}
 REQUIREMENTS = HERE / "requirements-programs.txt"
 # A run may take this many times the bare one, and no less than so many seconds.
-LIMIT, LIMIT_LEAST_S = 60.0, 20.0
+LIMIT, LIMIT_LEAST_S = 40.0, 20.0
 # A tool this much slower than bare is measured in three rounds only: its factor is known well enough.
-SLOW, SLOW_ROUNDS = 5.0, 3
+SLOW, SLOW_ROUNDS = 3.0, 3
 
 
 def project(interpreter: Interpreter, python: Path, folder: Path) -> Path:

@@ -187,12 +187,12 @@ REPORT_ROWS = [
 BOUNDED = {"calls": ROWS, "lines": LINE_ROWS, "collector": COLLECTOR_ROWS, "reports": REPORT_ROWS}
 
 
-def verdicts(figures: dict[str, Any]) -> list[tuple[str, str, bool]]:
+def verdicts(document: dict[str, Any]) -> list[tuple[str, str, bool]]:
     """Version, row and whether it is met, of every bound that was measured."""
     return [
-        (version, row.what, row.met(found))
+        (version, row.what, row.met(entry["figures"]))
         for name, rows in BOUNDED.items()
-        for version, found in figures.get(name, {}).items()
+        for version, entry in document.get(name, {}).items()
         for row in rows
-        if row.met is not None and row.key in found
+        if row.met is not None and row.key in entry["figures"]
     ]

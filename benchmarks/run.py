@@ -44,11 +44,16 @@ class Plan:
     main_one: Interpreter
     rounds: int
     quick: bool
+    by_hand: bool
 
-    @property
-    def beside(self) -> list[Interpreter]:
-        """For every tool: how lines are told changed with 3.12, so one from before and the newest."""
-        return self.chosen if len(self.chosen) < 3 else [self.main_one, self.chosen[-1]]
+    def of(self, section: str) -> list[Interpreter]:
+        """All, if they were chosen by hand. Else, for every tool, one from before 3.12 changed how lines are told and
+        the newest; for programs, which take longest, the newest; for what hardly depends on Python the main one."""
+        if self.by_hand or section in ("calls", "lines"):
+            return self.chosen
+        if section == "events":
+            return list(dict.fromkeys([self.main_one, self.chosen[-1]]))
+        return [self.chosen[-1]] if section == "programs" else [self.main_one]
 
 
 def summaries(figures: Figures) -> dict[str, Any]:
@@ -65,31 +70,17 @@ def show_rows(figures: dict[str, Any], rows: list[Row]) -> dict[str, Any]:
     return figures
 
 
-def by_version(plan: list[Interpreter], what: str, measure: Callable[[Interpreter], dict[str, Any]]) -> dict[str, Any]:
-    found = {}
-    for interpreter in plan:
-        say(f"{what}, Python {interpreter}")
-        found[str(interpreter)] = measure(interpreter)
-    return found
+def calls(interpreter: Interpreter, plan: Plan) -> dict[str, Any]:
+    ours, peer = sections.environments(interpreter)
+    figures = in_folder(lambda folder: sections.measure_calls(ours, peer, plan.rounds, folder))
+    return show_rows(summaries(figures), ROWS)
 
 
-def calls(plan: Plan) -> dict[str, Any]:
-    def measure(interpreter: Interpreter) -> dict[str, Any]:
-        ours, peer = sections.environments(interpreter)
-        figures = in_folder(lambda folder: sections.measure_calls(ours, peer, plan.rounds, folder))
-        return show_rows(summaries(figures), ROWS)
-
-    return by_version(plan.chosen, "Calls", measure)
-
-
-def lines(plan: Plan) -> dict[str, Any]:
-    def measure(interpreter: Interpreter) -> dict[str, Any]:
-        venv = sections.lines_environment(interpreter)
-        rounds = 1 if plan.quick else max(3, plan.rounds // 2)
-        figures = in_folder(lambda folder: sections.measure_lines(venv, rounds, folder))
-        return show_rows(summaries(figures), LINE_ROWS)
-
-    return by_version(plan.chosen, "Lines", measure)
+def lines(interpreter: Interpreter, plan: Plan) -> dict[str, Any]:
+    venv = sections.lines_environment(interpreter)
+    rounds = 1 if plan.quick else max(3, plan.rounds // 2)
+    figures = in_folder(lambda folder: sections.measure_lines(venv, rounds, folder))
+    return show_rows(summaries(figures), LINE_ROWS)
 
 
 def all_places(interpreter: Interpreter) -> tuple[dict[str, Path], dict[str, str]]:
@@ -98,62 +89,38 @@ def all_places(interpreter: Interpreter) -> tuple[dict[str, Path], dict[str, str
     return {"ours": ours, "peer": peer, "tools": tools}, missing
 
 
-def events(plan: Plan) -> dict[str, Any]:
-    def measure(interpreter: Interpreter) -> dict[str, Any]:
-        places, missing = all_places(interpreter)
-        found = in_folder(lambda folder: peers.measure_events(places, missing, plan.rounds, plan.quick, folder))
-        print("\n".join(writing.events_table(found)), flush=True)
-        return {"versions": peers.versions(places["tools"]), "tools": found}
-
-    return by_version(plan.beside, "Events under every tool", measure)
+def events(interpreter: Interpreter, plan: Plan) -> dict[str, Any]:
+    places, missing = all_places(interpreter)
+    found = in_folder(lambda folder: peers.measure_events(places, missing, plan.rounds, plan.quick, folder))
+    print("\n".join(writing.events_table(found)), flush=True)
+    return {"versions": peers.versions(places["tools"]), "tools": found}
 
 
-def real_programs(plan: Plan) -> dict[str, Any]:
-    def measure(interpreter: Interpreter) -> dict[str, Any]:
-        places, missing = all_places(interpreter)
-        rounds = 1 if plan.quick else max(3, plan.rounds - 2)
-        found = in_folder(
-            lambda folder: programs.measure_programs(interpreter, places, missing, rounds, plan.quick, folder)
-        )
-        print("\n".join(writing.programs_table(found)), flush=True)
-        return {"versions": peers.versions(places["tools"]), "programs": found}
-
-    return by_version(plan.beside, "Programs under every tool", measure)
+def real_programs(interpreter: Interpreter, plan: Plan) -> dict[str, Any]:
+    places, missing = all_places(interpreter)
+    rounds = 1 if plan.quick else max(3, plan.rounds - 2)
+    found = in_folder(
+        lambda folder: programs.measure_programs(interpreter, places, missing, rounds, plan.quick, folder)
+    )
+    print("\n".join(writing.programs_table(found)), flush=True)
+    return {"versions": peers.versions(places["tools"]), "programs": found}
 
 
-def collector(plan: Plan) -> dict[str, Any]:
-    say(f"Collector, Python {plan.main_one}")
-    ours, _ = sections.environments(plan.main_one)
+def collector(interpreter: Interpreter, plan: Plan) -> dict[str, Any]:
+    ours, _ = sections.environments(interpreter)
     rounds = 1 if plan.quick else max(1, plan.rounds // 2)
     figures = in_folder(lambda folder: sections.measure_collector(ours, rounds, folder, plan.quick))
-    return {str(plan.main_one): show_rows(summaries(figures), COLLECTOR_ROWS)}
+    return show_rows(summaries(figures), COLLECTOR_ROWS)
 
 
-def reports(plan: Plan) -> dict[str, Any]:
-    say(f"Reports, Python {plan.main_one}")
-    ours, peer = sections.environments(plan.main_one)
-    figures = in_folder(
-        lambda folder: sections.measure_reports(ours, peer, max(3, plan.rounds // 2), folder, large=not plan.quick)
-    )
-    return {str(plan.main_one): show_rows(summaries(figures), REPORT_ROWS)}
+def reports(interpreter: Interpreter, plan: Plan) -> dict[str, Any]:
+    ours, peer = sections.environments(interpreter)
+    rounds = 2 if plan.quick else max(3, plan.rounds // 2)
+    figures = in_folder(lambda folder: sections.measure_reports(ours, peer, rounds, folder, large=not plan.quick))
+    return show_rows(summaries(figures), REPORT_ROWS)
 
 
-def counted(plan: Plan) -> dict[str, Any]:
-    say("Instructions of the hot paths")
-    outcomes = instructions.measure()
-    for outcome in outcomes:
-        print("\n".join(instructions.table(outcome)), flush=True)
-    said, good = instructions.closing(outcomes)
-    return {
-        "met": good,
-        "said": said,
-        "compilers": {o.compiler: {"found": o.found, "kept": o.kept} for o in outcomes},
-        "tables": [instructions.table(o) for o in outcomes],
-    }
-
-
-MEASURE: dict[str, Callable[[Plan], dict[str, Any]]] = {
-    "instructions": counted,
+MEASURE: dict[str, Callable[[Interpreter, Plan], dict[str, Any]]] = {
     "calls": calls,
     "lines": lines,
     "events": events,
@@ -163,22 +130,34 @@ MEASURE: dict[str, Callable[[Plan], dict[str, Any]]] = {
 }
 
 
+def entry(plan: Plan, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Figures, and when, where and how they were measured."""
+    before, start = os.getloadavg()[0], time.monotonic()
+    figures = measure()
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": writing.commit(),
+        "quick": plan.quick,
+        "seconds": round(time.monotonic() - start, 1),
+        "load_average": [before, os.getloadavg()[0]],
+        "machine": writing.machine(),
+        "peer": envs.requirement_lines(sections.PEER_REQUIREMENTS),
+        "figures": figures,
+    }
+
+
 def measure(names: list[str], plan: Plan) -> dict[str, Any]:
-    """By section: the figures, and when, where and how they were measured."""
-    document = {}
+    """By section, by version of Python or compiler: an entry."""
+    document: dict[str, dict[str, Any]] = {name: {} for name in names}
+    if "instructions" in names:
+        say("instructions")
+        for outcome in instructions.measure():
+            print("\n".join(instructions.table(outcome)), flush=True)
+            document["instructions"][outcome.compiler] = entry(plan, outcome.as_dict)
     for name in names:
-        before, start = os.getloadavg()[0], time.monotonic()
-        found = MEASURE[name](plan)
-        document[name] = {
-            "date": time.strftime("%Y-%m-%d"),
-            "commit": writing.commit(),
-            "quick": plan.quick,
-            "seconds": round(time.monotonic() - start, 1),
-            "load_average": [before, os.getloadavg()[0]],
-            "machine": writing.machine(),
-            "peer": envs.requirement_lines(sections.PEER_REQUIREMENTS),
-            "figures": found,
-        }
+        for interpreter in plan.of(name) if name in MEASURE else []:
+            say(f"{name}, Python {interpreter}")
+            document[name][str(interpreter)] = entry(plan, lambda n=name, i=interpreter: MEASURE[n](i, plan))
     return document
 
 
@@ -215,23 +194,24 @@ def plan_of(args: argparse.Namespace) -> Plan:
     if not chosen:
         raise SetupError(f"none of {', '.join(wanted)} is here")
     main_one = main_one if main_one in chosen else chosen[-1]
-    return Plan(chosen, main_one, args.rounds or (2 if args.quick else 7), args.quick)
+    return Plan(chosen, main_one, args.rounds or (2 if args.quick else 7), args.quick, bool(args.python))
 
 
 def close(document: dict[str, Any]) -> int:
     """The closing lines; 1 if a hot path takes more instructions, the one verdict that no busy machine can spoil."""
-    judged = verdicts({name: section["figures"] for name, section in document.items()})
-    missed = [f"{version} {what}".strip() for version, what, met in judged if not met]
+    judged = verdicts(document)
+    missed = [f"{version} {what}" for version, what, met in judged if not met]
     failed = writing.tools_that_failed(document)
-    counts = document.get("instructions")
+    outcomes = [instructions.Outcome.from_dict(e["figures"]) for e in document.get("instructions", {}).values()]
+    said, good = instructions.closing(outcomes) if outcomes else ([], True)
     for line in [
         *(f"  not met: {each}" for each in missed),
         *(f"  failed: {each}" for each in failed),
-        *(f"  {each}" for each in (counts["figures"]["said"] if counts else [])),
+        *(f"  {each}" for each in said),
     ]:
         say(line)
     say(f"{len(judged) - len(missed)} of {len(judged)} numbers met, {len(failed)} rows of other tools failed")
-    return 0 if counts is None or counts["figures"]["met"] else 1
+    return 0 if good else 1
 
 
 def main() -> int:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import instructions
 from envs import ROOT, SetupError
 from measuring import HERE
 from peers import EVENTS, TOOLS
 from programs import PROGRAMS
-from rows import COLLECTOR_ROWS, LINE_ROWS, REPORT_ROWS, ROWS, Row
+from rows import BOUNDED, Row
 from ways import WAYS
 
 TABLE = HERE / "README.md"
@@ -139,16 +141,13 @@ def programs_table(found: dict[str, Any]) -> list[str]:
 def tools_that_failed(document: dict[str, Any]) -> list[str]:
     """Each with its error: none is dropped."""
     out = []
-    for version, found in document.get("events", {}).get("figures", {}).items():
-        out += [
-            f"{version} {name}, events: {found['tools'][key]['error']}"
-            for key, name, _, _ in TOOLS
-            if found["tools"][key]["error"]
-        ]
-    for version, found in document.get("programs", {}).get("figures", {}).items():
+    for version, entry in document.get("events", {}).items():
+        tools = entry["figures"]["tools"]
+        out += [f"{version} {name}, events: {tools[key]['error']}" for key, name, *_ in TOOLS if tools[key]["error"]]
+    for version, entry in document.get("programs", {}).items():
         out += [
             f"{version} {way.tool}, {program}: {ways[way.key]['error']}"
-            for program, ways in found["programs"].items()
+            for program, ways in entry["figures"]["programs"].items()
             for way in WAYS
             if ways[way.key]["error"]
         ]
@@ -158,14 +157,14 @@ def tools_that_failed(document: dict[str, Any]) -> list[str]:
 # --- writing ---
 
 
-def facts_line(section: dict[str, Any]) -> str:
-    facts, load = section["machine"], section["load_average"]
-    kind = "virtual machine" if facts["virtual"] else "machine"
+def facts_line(entry: dict[str, Any]) -> str:
+    facts, load = entry["machine"], entry["load_average"]
+    kind = "Virtual machine" if facts["virtual"] else "Machine"
     return (
-        f"Measured {section['date']} at {section['commit']}{' (quick)' if section['quick'] else ''} in "
-        f"{section['seconds']:.0f} s: {kind}, {facts['cpu']}, {facts['cpus']} CPUs, kernel {facts['kernel']}, "
-        f"clock source {facts['clocksource']}, {facts['libc']}, {facts['compiler']}; "
-        f"load average {load[0]:.1f} before and {load[1]:.1f} after."
+        f"{kind}, {facts['cpu']}, {facts['cpus']} CPUs, kernel {facts['kernel']}, clock source {facts['clocksource']}, "
+        f"{facts['libc']}, {facts['compiler']}. Measured {entry['date']} at {entry['commit']}"
+        f"{' (quick)' if entry['quick'] else ''} in {entry['seconds']:.0f} s, load average {load[0]:.1f} before and "
+        f"{load[1]:.1f} after."
     )
 
 
@@ -176,29 +175,27 @@ def versions_line(versions: dict[str, str], peer: list[str]) -> str:
     return f"Versions: {', '.join(here)}; cProfile and tracemalloc of this Python; peer: {', '.join(peer)}."
 
 
-def section_text(name: str, section: dict[str, Any]) -> list[str]:
-    figures, lines = section["figures"], [facts_line(section)]
-    if name == "instructions":
-        for rows in figures["tables"]:
-            lines += ["", *rows]
-        return lines
-    if name == "calls":
-        lines.append(f"Peer: {', '.join(section['peer'])}.")
-    for version, found in figures.items():
-        if name == "calls":
-            lines += ["", f"### Python {version}", "", *table(found, ROWS)]
-        elif name == "lines":
-            lines += ["", f"### Beside line_profiler 5.1.0 (Python {version})", "", *table(found, LINE_ROWS)]
+def section_text(name: str, entries: dict[str, Any]) -> list[str]:
+    """What stands in README.md between the comments of a section: a table a version, with where it was measured."""
+    lines = []
+    for version, entry in sorted(entries.items(), key=lambda item: natural(item[0])):
+        figures = entry["figures"]
+        lines += ["", f"### {version}" if name == "instructions" else f"### Python {version}", "", facts_line(entry)]
+        if name == "instructions":
+            lines += ["", *instructions.table(instructions.Outcome.from_dict(figures))]
         elif name == "events":
-            lines += ["", f"### Python {version}", "", versions_line(found["versions"], section["peer"])]
-            lines += ["", *events_table(found["tools"])]
+            lines += [versions_line(figures["versions"], entry["peer"]), "", *events_table(figures["tools"])]
         elif name == "programs":
-            lines += ["", f"### Python {version}", "", versions_line(found["versions"], section["peer"])]
-            lines += ["", *programs_table(found["programs"])]
+            lines += [versions_line(figures["versions"], entry["peer"]), "", *programs_table(figures["programs"])]
         else:
-            rows = COLLECTOR_ROWS if name == "collector" else REPORT_ROWS
-            lines += ["", f"Python {version}.", "", *table(found, rows)]
-    return lines
+            if name == "calls":
+                lines.append(f"Peer: {', '.join(entry['peer'])}.")
+            lines += ["", *table(figures, BOUNDED[name])]
+    return lines[1:]
+
+
+def natural(version: str) -> list[Any]:
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", version)]
 
 
 def read_results() -> dict[str, Any]:
@@ -213,19 +210,20 @@ def read_results() -> dict[str, Any]:
 
 
 def write_results(document: dict[str, Any]) -> dict[str, Any]:
-    """Puts the sections in place of what was there of them; returns all."""
+    """Puts the entries in place of what was there of them; returns all."""
     known = read_results() if RESULTS.exists() else {}
-    known.update(document)
+    for name, entries in document.items():
+        known.setdefault(name, {}).update(entries)
     RESULTS.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     return known
 
 
 def write_tables(document: dict[str, Any]) -> None:
     text = TABLE.read_text(encoding="utf-8")
-    for name, section in document.items():
+    for name, entries in document.items():
         begin, end = f"<!-- begin: {name}, written by run.py -->", f"<!-- end: {name} -->"
         if begin not in text or end not in text:
             raise SetupError(f"{TABLE.relative_to(ROOT)} has no place for {name}: {begin} … {end}")
         start, stop = text.index(begin) + len(begin), text.index(end)
-        text = text[:start] + "\n" + "\n".join(section_text(name, section)) + "\n" + text[stop:]
+        text = text[:start] + "\n" + "\n".join(section_text(name, entries)) + "\n" + text[stop:]
     TABLE.write_text(text, encoding="utf-8")
