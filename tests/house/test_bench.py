@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from lptest import ROOT
 
-sys.path.insert(0, str(ROOT / "tools"))
-sys.path.insert(0, str(ROOT / "benchmarks"))
+FOLDERS = [str(ROOT / "benchmarks"), str(ROOT / "tools")]
+sys.path[:0] = FOLDERS
 
 import charts
 import instructions
@@ -25,6 +25,9 @@ import run
 import ways
 import writing
 from envs import SetupError
+
+for folder in FOLDERS:  # their names are too plain to be found by other tests
+    sys.path.remove(folder)
 
 # --- intervals ---
 
