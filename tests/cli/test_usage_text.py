@@ -1,4 +1,4 @@
-"""The sampled sections of the text, from made sample files: what a table leaves out is said, and nothing is left out twice."""
+"""The sampled sections of the text, from made sample files: what a table leaves out is said, and each n/a has a reason."""
 
 from __future__ import annotations
 
