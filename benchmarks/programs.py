@@ -74,6 +74,12 @@ class Run:
     error: str = ""
 
 
+def modules_of(place: Path, package: str) -> str:
+    """The package by its parts, as kernprof's `-p` wants it: given whole, it imports `__main__`, too, which starts."""
+    parts = [p for p in sorted((place / package).iterdir()) if p.suffix == ".py" or (p / "__init__.py").exists()]
+    return ",".join(f"{package}.{p.stem}" for p in parts if not p.stem.startswith("__"))
+
+
 def left(folder: Path, pattern: str) -> list[Path]:
     return [p for p in sorted(folder.glob(pattern)) if p.is_file() and p.stat().st_size > 0]
 
@@ -106,10 +112,17 @@ def wait_for(child: subprocess.Popen[bytes], limit: float) -> tuple[int, float, 
 
 def run_once(way: Way, venv: Path, place: Path, program: str, size: float, limit: float, folder: Path) -> Run:
     folder.mkdir()
+    try:
+        return run_in(way, venv, place, program, size, limit, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_in(way: Way, venv: Path, place: Path, program: str, size: float, limit: float, folder: Path) -> Run:
     words = {
         "main": str(place / "main.py"),
         "program": program,
-        "package": PROGRAMS[program],
+        "modules": modules_of(place, PROGRAMS[program]),
         "size": str(size),
         "result": str(folder / "result.json"),
     }

@@ -115,7 +115,7 @@ def events_table(found: dict[str, Any]) -> list[str]:
 
 
 def programs_table(found: dict[str, Any]) -> list[str]:
-    """A row a tool, a column a program: the factor of the whole run. Memory and size of the result are the first's."""
+    """A row a tool, a column a program: factors of the whole run and of the work alone. Memory, result: the first's."""
     names = [name for name in PROGRAMS if name in found]
     lines = [
         "| tool | what it tells | " + " | ".join(f"{n} ({PROGRAMS[n]})" for n in names) + " | peak memory | result |",
@@ -130,10 +130,10 @@ def programs_table(found: dict[str, Any]) -> list[str]:
             elif way.key == "bare":
                 cells.append(f"{figure['seconds']['median']:.2f} s")
             else:
-                cells.append(factor(figure["factor"], 2))
+                cells.append(f"{factor(figure['factor'], 2)}; {figure['work_factor']['median']:.2f}")
             if figure["peak_mb"]:
                 memory = memory or f"{figure['peak_mb']['median']:.0f} MB"
-                size = size or (f"{figure['left_mb']['median']:.2f} MB" if way.leaves else "")
+                size = size or (f"{1000 * figure['left_mb']['median']:,.0f} KB" if way.leaves else "")
         lines.append(f"| {way.tool} | {way.what} | " + " | ".join(cells) + f" | {memory} | {size} |")
     return lines
 

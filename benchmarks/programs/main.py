@@ -1,9 +1,8 @@
 """One program once: `main.py PROGRAM MODE SIZE RESULT` runs it and writes seconds of its work and what came out of it.
 
-MODE says what the program itself does for a tool that is used from within: `bare` nothing (also for the tools that
-run a program from outside), `phases` names its steps, `ours-function`, `peer-function`, `line_profiler-function`
-and `memory_profiler-function` profile the lines of the one function that matters. Runs in a folder that is its
-project.
+MODE says what the program itself does for a tool that is used from within: `bare` nothing (also for the tools that run a
+program from outside), `phases` names its steps, `TOOL-function` profiles the lines of the one function that matters,
+`peer-project` those of all. Runs from a folder that is its project, and leaves results in the working directory.
 """
 
 from __future__ import annotations
@@ -35,16 +34,25 @@ def ours_function(program: Any, wanted: Any) -> str:
     return str(found)
 
 
-def peer_function(program: Any, wanted: Any) -> str:
+def peer_lines(program: Any, wanted: Any, functions: tuple[str, ...]) -> str:
     from lineprofiler import LineProfiler
     from lineprofiler.config import ProfilerConfig
 
-    name = getattr(*program.HOT).__qualname__
-    profiler = LineProfiler(Path.cwd(), ProfilerConfig(enabled=True, functions=(name,)))
+    project = Path(__file__).resolve().parent
+    profiler = LineProfiler(project, ProfilerConfig(enabled=True, functions=functions))
     with profiler:
         found = program.bare(wanted)
     profiler.dump_stats("lines.lprof")
     return str(found)
+
+
+def peer_function(program: Any, wanted: Any) -> str:
+    return peer_lines(program, wanted, (getattr(*program.HOT).__qualname__,))
+
+
+def peer_project(program: Any, wanted: Any) -> str:
+    """The block and not `lineprofiler run`, which before Python 3.12 sees nothing that the script imports."""
+    return peer_lines(program, wanted, ())
 
 
 def line_profiler_function(program: Any, wanted: Any) -> str:
@@ -79,6 +87,7 @@ MODES: dict[str, Callable[[Any, Any], str]] = {
     "phases": phases,
     "ours-function": ours_function,
     "peer-function": peer_function,
+    "peer-project": peer_project,
     "line_profiler-function": line_profiler_function,
     "memory_profiler-function": memory_profiler_function,
 }

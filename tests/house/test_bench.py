@@ -117,7 +117,7 @@ def test_every_tool_is_pinned_and_every_pin_is_used() -> None:
 def test_ways_are_told_apart_and_start_the_program() -> None:
     keys = [way.key for way in ways.WAYS]
     assert len(keys) == len(set(keys)) == len({way.tool for way in ways.WAYS})
-    words = {"main": "m", "program": "sql", "package": "sqlglot", "size": "1", "result": "r"}
+    words = {"main": "m", "program": "sql", "modules": "sqlglot.a", "size": "1", "result": "r"}
     for way in ways.WAYS:
         assert way.command(Path("/v"), words)[-5:] == ["m", "sql", way.mode, "1", "r"]
         assert way is ways.BARE or way.leaves, f"{way.key} need not leave anything"
