@@ -1,6 +1,6 @@
 """One program once: `main.py PROGRAM MODE SIZE RESULT` runs it and writes seconds of its work and what came out of it.
 
-MODE says what the program itself does for a tool that is used from within: `bare` nothing (also for the tools that run a
+MODE says what the program itself does for a tool that is used from within: `bare` nothing (also for tools that run a
 program from outside), `phases` names its steps, `TOOL-function` profiles the lines of the one function that matters,
 `peer-project` those of all. Runs from a folder that is its project, and leaves results in the working directory.
 """

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from lptest import ROOT
 
-FOLDERS = [str(ROOT / "benchmarks"), str(ROOT / "tools")]
-sys.path[:0] = FOLDERS
+sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import charts
 import instructions
@@ -26,8 +26,7 @@ import ways
 import writing
 from envs import SetupError
 
-for folder in FOLDERS:  # their names are too plain to be found by other tests
-    sys.path.remove(folder)
+del sys.path[:2]  # their names are too plain to be found by other tests
 
 # --- intervals ---
 
