@@ -103,7 +103,8 @@ def real_programs(interpreter: Interpreter, plan: Plan) -> dict[str, Any]:
         lambda folder: programs.measure_programs(interpreter, places, missing, rounds, plan.quick, folder)
     )
     print("\n".join(writing.programs_table(found)), flush=True)
-    return {"versions": peers.versions(places["tools"]), "programs": found}
+    requirements = envs.requirement_lines(programs.REQUIREMENTS)
+    return {"versions": peers.versions(places["tools"]), "requirements": requirements, "programs": found}
 
 
 def collector(interpreter: Interpreter, plan: Plan) -> dict[str, Any]:
@@ -204,13 +205,17 @@ def close(document: dict[str, Any]) -> int:
     failed = writing.tools_that_failed(document)
     outcomes = [instructions.Outcome.from_dict(e["figures"]) for e in document.get("instructions", {}).values()]
     said, good = instructions.closing(outcomes) if outcomes else ([], True)
+    seconds = sum(entry["seconds"] for entries in document.values() for entry in entries.values())
     for line in [
         *(f"  not met: {each}" for each in missed),
         *(f"  failed: {each}" for each in failed),
         *(f"  {each}" for each in said),
     ]:
         say(line)
-    say(f"{len(judged) - len(missed)} of {len(judged)} numbers met, {len(failed)} rows of other tools failed")
+    say(
+        f"{len(judged) - len(missed)} of {len(judged)} numbers met, {len(failed)} rows of tools failed, "
+        f"measured in {seconds:.0f} s"
+    )
     return 0 if good else 1
 
 
