@@ -131,9 +131,9 @@ MEASURE: dict[str, Callable[[Interpreter, Plan], dict[str, Any]]] = {
 }
 
 
-def entry(plan: Plan, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Figures, and when, where and how they were measured."""
-    before, start = os.getloadavg()[0], time.monotonic()
+def entry(plan: Plan, measure: Callable[[], dict[str, Any]], already: float = 0.0) -> dict[str, Any]:
+    """Figures, and when, where and how they were measured; `already`: seconds that were spent on them before."""
+    before, start = os.getloadavg()[0], time.monotonic() - already
     figures = measure()
     return {
         "date": time.strftime("%Y-%m-%d"),
@@ -152,9 +152,12 @@ def measure(names: list[str], plan: Plan) -> dict[str, Any]:
     document: dict[str, dict[str, Any]] = {name: {} for name in names}
     if "instructions" in names:
         say("instructions")
-        for outcome in instructions.measure():
+        start = time.monotonic()
+        outcomes = instructions.measure()
+        each = (time.monotonic() - start) / len(outcomes)
+        for outcome in outcomes:
             print("\n".join(instructions.table(outcome)), flush=True)
-            document["instructions"][outcome.compiler] = entry(plan, outcome.as_dict)
+            document["instructions"][outcome.compiler] = entry(plan, outcome.as_dict, each)
     for name in names:
         for interpreter in plan.of(name) if name in MEASURE else []:
             say(f"{name}, Python {interpreter}")
@@ -227,7 +230,8 @@ def main() -> int:
         if args.tables or args.write or not (args.quick or args.only):
             written = writing.write_results(document)
             writing.write_tables(written)
-            say("".join(f"written: {path}\n" for path in charts.write_charts(written)).rstrip())
+            for path in [writing.RESULTS, writing.TABLE, *charts.write_charts(written)]:
+                say(f"written: {path.relative_to(envs.ROOT)}")
     except SetupError as error:
         print(error, file=sys.stderr)
         return 1
