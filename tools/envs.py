@@ -28,7 +28,14 @@ TEST_REQUIREMENTS = ROOT / "tests" / "requirements.txt"
 CLIENT_REQUIREMENTS = ROOT / "tests" / "requirements-clients.txt"
 HEAVY_REQUIREMENTS = ROOT / "tests" / "requirements-clients-heavy.txt"
 # Commands that tests of real clients start, and the Debian packages that have them.
-CLIENT_COMMANDS = {"mpirun.openmpi": "openmpi-bin", "mpiexec.hydra": "mpich", "chromium": "chromium", "tmux": "tmux"}
+CLIENT_COMMANDS = {
+    "mpirun.openmpi": "openmpi-bin",
+    "mpiexec.hydra": "mpich",
+    "chromium": "chromium",
+    "tmux": "tmux",
+    "zsh": "zsh",
+    "fish": "fish",
+}
 
 OLDEST = (3, 10)
 NEWEST = (3, 15)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "store/arena.h"
@@ -220,7 +221,7 @@ static lp_status write_bytes(int dirfd, const lp_buffer *bytes)
     char temporary[64];
     lp_status status = LP_OK;
 
-    snprintf(temporary, sizeof temporary, LP_TRACK_FILE ".%ld", (long)gettid());
+    snprintf(temporary, sizeof temporary, LP_TRACK_FILE ".%ld", (long)syscall(SYS_gettid));
     int fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return lp__status_of(errno);

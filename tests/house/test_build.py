@@ -69,6 +69,13 @@ def test_every_requirement_is_pinned_and_explained(name: str) -> None:
         assert f"`{match[1]}`" in explained, f"{match[1]} has no line in docs/dependencies.md"
 
 
+def test_every_folder_of_tests_is_run() -> None:
+    """A folder that `make test` does not know is a suite that nobody runs."""
+    listed = quoted(block(ROOT / "tools/run_tests.py", "\nSUITES = [", "]").replace('"', "'"))
+    there = {p.parent.name for p in (ROOT / "tests").glob("*/test_*.py")}
+    assert sorted(listed) == sorted(there)
+
+
 def test_version_is_written_once() -> None:
     version = re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text())
     assert version is not None
