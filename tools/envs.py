@@ -274,9 +274,11 @@ def tool_path(venv: Path) -> str:
     return os.pathsep.join([str(venv / "bin"), os.environ.get("PATH", os.defpath)])
 
 
-def build_wheel(venv: Path, tag: str, setup_args: list[str] | None = None) -> Path:
+def build_wheel(
+    venv: Path, tag: str, setup_args: list[str] | None = None, compiler: dict[str, str] | None = None
+) -> Path:
     """Builds this work tree's wheel with the environment's interpreter. Calls the backend as pip does, without
-    pip's copy of build tools into a fresh environment for each build."""
+    pip's copy of build tools into a fresh environment for each build. `compiler`: CC and AR, if not the system's."""
     out = ROOT / "dist" / tag
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -284,7 +286,7 @@ def build_wheel(venv: Path, tag: str, setup_args: list[str] | None = None) -> Pa
     if setup_args:
         settings["setup-args"] = setup_args
     code = f"import mesonpy; mesonpy.build_wheel({str(out)!r}, {settings!r})"
-    env = clean_environment(PATH=tool_path(venv))
+    env = clean_environment(PATH=tool_path(venv), **(compiler or {}))
     try:
         run([python_of(venv), "-c", code], f"{tag}: building the wheel", env=env)
     except SetupError:

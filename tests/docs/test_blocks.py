@@ -139,5 +139,7 @@ def test_order_counts_and_figures_do_not() -> None:
     assert missing_line(["a 1 2us <1%", "", "…", "b 1 n/a", "h:7 worker SIGKILL after 9ms"], printed) is None
     assert missing_line(["b 1 n/a", "a 1 2us 4%"], printed) == "a 1 2us 4%"
     assert missing_line(["b 1 2"], printed) == "b 1 2"
+    assert missing_line(["5 10,001 13us 1ns 2.3 for i in range(n):"], ["5 9 1ms 13us 12 for i in ran..."]) is None
+    assert missing_line(["5 10,001 13us 1ns 2.3 for i in range(n):"], ["5 9 1ms 13us 12 for n in ran..."]) is not None
     assert in_general("p50 1 of 4") != in_general("p95 1 of 4")
     assert shutil.which("bash") is not None
