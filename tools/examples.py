@@ -1,5 +1,5 @@
-"""`make examples`: real programs under the recorder, in an environment of their own: pytest with xdist, PyTorch, Dask, MPI,
-uvicorn, Jupyter. Each checks its own figures, which are known before; its report is printed.
+"""`make examples`: real programs under the recorder, in an environment of their own: pytest with xdist, PyTorch,
+Dask, MPI, uvicorn, Jupyter. Each checks its own figures, which are known before; its report is printed.
 
 Heavy (PyTorch alone is some hundred megabytes to install), so no part of `make test`. The closing line stands alone.
 """

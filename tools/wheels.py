@@ -1,9 +1,9 @@
 """`make wheel`: a wheel for each Python found, for old systems too, and an sdist; each is installed and tried.
 
-The compiler is zig's (from the package index), which links against any glibc: what is built here runs on every Linux with
-glibc 2.17 (2014) or later, and auditwheel says so by the wheel's name. Each wheel must hold our files and nothing else,
-is installed into a bare environment of its version, and passes the demo there. The sdist is installed with nothing but the
-build's own requirements, from a folder, without an index. Everything lands in dist/wheels.
+The compiler is zig's (from the package index), which links against any glibc: what is built here runs on every Linux
+with glibc 2.17 (2014) or later, and auditwheel says so by the wheel's name. Each wheel must hold our files and
+nothing else, is installed into a bare environment of its version, and passes the demo there. The sdist is installed
+with nothing but the build's own requirements, from a folder, without an index. Everything lands in dist/wheels.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import demo
 import envs
+import run_tests
 from envs import BUILD, ROOT, Interpreter, SetupError, say
 
 REQUIREMENTS = ROOT / "tools" / "requirements-wheel.txt"
@@ -41,8 +42,8 @@ def compiler(tools: Path) -> dict[str, str]:
 
 
 def foreign_files(wheel: Path, suffix: str) -> set[str]:
-    """What a wheel holds and should not, or lacks. Ours: the Python package as it stands in the tree, the extension, the
-    collector, and the description of the distribution."""
+    """What a wheel holds and should not, or lacks. Ours: the Python package as it stands in the tree, the extension,
+    the collector, and the description of the distribution."""
     names = {name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith("/")}
     source = ROOT / "python"
     ours = {
@@ -108,9 +109,8 @@ def sdist(interpreter: Interpreter) -> Path:
     envs.run([*pip, "download", "-q", "-d", needed, "-r", envs.BUILD_REQUIREMENTS], "what the build needs")
     envs.run([*pip, "install", "-q", "--no-index", "--find-links", needed, archive], "installing the sdist")
     try_demo(place, archive.name)
-    say(
-        f"  {archive.relative_to(ROOT)}: installs by {', '.join(sorted(p.name.split('-')[0] for p in needed.iterdir()))}"
-    )
+    names = ", ".join(sorted(path.name.split("-")[0] for path in needed.iterdir()))
+    say(f"  {archive.relative_to(ROOT)}: installs without an index, by {names}; passes the demo")
     return archive
 
 
@@ -124,10 +124,7 @@ def main() -> int:
     try:
         envs.require_compiler()
         found = envs.find_interpreters()
-        wanted = args.python.split(",") if args.python else []
-        chosen = [i for i in found if not wanted or str(i) in wanted or "%d.%d" % i.minor in wanted]
-        if not chosen:
-            raise SetupError(f"--python {args.python}: none of these is here; found {', '.join(map(str, found))}")
+        chosen = run_tests.select(found, args.python)
         main_one = envs.main_interpreter(found)
         tools = envs.environment(main_one, "wheel", [REQUIREMENTS])
         shutil.rmtree(OUT, ignore_errors=True)

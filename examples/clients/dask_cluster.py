@@ -2,9 +2,9 @@
 
     python examples/clients/dask_cluster.py RUN_DIR        then: lineprofiler report RUN_DIR
 
-A plugin of the cluster starts a profiler in each worker as it comes up; the client's profiler has exported the run to them. The
-report's `imbalance` compares the workers, and their launcher is known to be Dask. Each worker is given 20 tasks by name, so
-that all counts are known before.
+A plugin of the cluster starts a profiler in each worker as it comes up; the client's profiler has exported the run to
+them. The report's `imbalance` compares the workers, and their launcher is known to be Dask. Each worker is given 20
+tasks by name, so that all counts are known before.
 """
 
 from __future__ import annotations

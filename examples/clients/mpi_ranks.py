@@ -2,9 +2,9 @@
 
     python examples/clients/mpi_ranks.py RUN_DIR        then: lineprofiler report RUN_DIR
 
-The program starts itself under `mpirun -n 4`; as on a cluster nothing is passed to the ranks but the run directory. The ranks of
-one launch are one attempt in the report, each with its number. Rank n sums n + 1 parts: the last has most to do, and the time of
-the others in `allreduce` is what they wait for it.
+The program starts itself under `mpirun -n 4`; as on a cluster nothing is passed to the ranks but the run directory.
+The ranks of one launch are one attempt in the report, each with its number. Rank n sums n + 1 parts: the last has
+most to do, and the time of the others in `allreduce` is what they wait for it.
 """
 
 from __future__ import annotations

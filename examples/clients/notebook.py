@@ -2,8 +2,8 @@
 
     python examples/clients/notebook.py RUN_DIR        then: lineprofiler report RUN_DIR
 
-`notebook.ipynb`, beside this file, is the example: open it in Jupyter. This program executes it in a kernel, as `jupyter execute`
-does, prints what `%lprun` printed, and checks hits and figures.
+`notebook.ipynb`, beside this file, is the example: open it in Jupyter. This program executes it in a kernel, as
+`jupyter execute` does, prints what `%lprun` printed, and checks hits and figures.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python examples/clients/pytest_phases.py RUN_DIR        then: lineprofiler report RUN_DIR
 
-This file is a plugin of pytest (`-p pytest_phases`): each worker of xdist is a process with the role "test worker", each
-test file a phase, with `setup`, `call` and `teardown` below. The session around them exports the run to its children.
-The program writes a small suite, runs it with three workers, and checks the figures.
+This file is a plugin of pytest (`-p pytest_phases`): each worker of xdist is a process with the role "test worker",
+each test file a phase, with `setup`, `call` and `teardown` below. The session around them exports the run to its
+children. The program writes a small suite, runs it with three workers, and checks the figures.
 """
 
 from __future__ import annotations

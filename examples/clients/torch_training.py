@@ -3,9 +3,9 @@
     python examples/clients/torch_training.py RUN_DIR        then: lineprofiler report RUN_DIR
 
 The trainer's phases are those of its loop; `load` is what it waits for the DataLoader, and its `wait` says so. The
-DataLoader's two workers are forked: each takes a profiler and a role of its own in `worker_init_fn`, and its `item` is the
-time that one sample costs. On a GPU `phase("forward", sync=True)` waits for the device at both ends. The data are made, the
-model is small, and how often everything runs is known before.
+DataLoader's two workers are forked: each takes a profiler and a role of its own in `worker_init_fn`, and its `item`
+is the time that one sample costs. On a GPU `phase("forward", sync=True)` waits for the device at both ends. The data
+are made, the model is small, and how often everything runs is known before.
 """
 
 from __future__ import annotations

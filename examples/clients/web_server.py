@@ -2,9 +2,9 @@
 
     python examples/clients/web_server.py RUN_DIR        then: lineprofiler report RUN_DIR
 
-`app` is a plain ASGI application. Each worker takes a profiler as its life begins and closes it as it ends; requests of one worker
-overlap in time, and each has its own stack of phases, since phases nest per task. The program starts uvicorn, asks eighty times,
-eight requests at once, stops the server with SIGTERM, and checks the figures.
+`app` is a plain ASGI application. Each worker takes a profiler as its life begins and closes it as it ends; requests
+of one worker overlap in time, and each has its own stack of phases, since phases nest per task. The program starts
+uvicorn, asks eighty times, eight requests at once, stops the server with SIGTERM, and checks the figures.
 """
 
 from __future__ import annotations
