@@ -103,7 +103,7 @@ def signed_collector(stage: Stage) -> int:
     """Elected, and past its start: it has looked at its clocks, which comes after everything that it opens."""
 
     def found() -> bool:
-        return len(stage.collectors()) == 1 and (run_folder(stage) / ".clock").exists()
+        return len(stage.collectors()) == 1 and bool(list(run_folder(stage).glob(".clock-*")))
 
     wait_for(found, "a collector", GUARD_S)
     return stage.collectors()[0]
@@ -223,7 +223,6 @@ def lets_go(collector: Halted) -> None:
 
 # Where a collector that has seen nobody any more stands.
 LEAVING: dict[str, Callable[[Halted], object]] = {
-    "it has decided": lambda held: held.run_to("unlinkat", r"^\.source$"),
     "before its lock goes": lambda held: held.run_to("unlinkat", r"^\.collector-"),
     "its lock has gone": lets_go,
     "it has looked again": lambda held: held.run_to("rmdir|unlinkat", "/same$"),

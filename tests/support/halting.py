@@ -146,7 +146,9 @@ class Halted:
     def run_to(self, name: str, path: str = "", *, after: bool = False) -> Call:
         """Goes on to where it is about to make (or, `after`, has made) that call (one of several: "a|b"), with a path
         in which `path` is found."""
+        deadline = time.monotonic() + LIMIT_S
         while call := self.step():
+            assert time.monotonic() < deadline, f"thread {self.thread} does not come to {name} {path}"
             if call.name in name.split("|") and call.entered != after and re.search(path, call.path):
                 return call
         raise AssertionError(f"thread {self.thread} ended before {name} {path}")
