@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -19,7 +20,7 @@
 #include "store/files.h"
 #include "store/internal.h"
 
-/* Start time and state letter of a process; LP_UNKNOWN_I64 if there is none. */
+/* Start time and state letter of a process; LP_UNKNOWN_I64 if there is none, or if it is not to be read. */
 static int64_t read_stat(int64_t pid, char *state)
 {
     char path[40], text[1024];
@@ -48,10 +49,23 @@ int64_t lp_describe_pid_start(int64_t pid)
     return read_stat(pid, &state);
 }
 
+bool lp_describe_pid_is_gone(int64_t pid)
+{
+    int saved = errno;
+    bool gone = pid <= 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+
+    errno = saved;
+    return gone;
+}
+
 bool lp_describe_pid_runs(int64_t pid, int64_t start)
 {
     char state;
-    return read_stat(pid, &state) == start && state != 'Z' && state != 'X';
+    int64_t found = read_stat(pid, &state);
+
+    if (found == LP_UNKNOWN_I64)
+        return !lp_describe_pid_is_gone(pid);
+    return (found == start || start == LP_UNKNOWN_I64) && state != 'Z' && state != 'X';
 }
 
 static uint64_t namespace_inode(const char *path)

@@ -100,7 +100,7 @@ for trial, *_ in json.load(open(root + "/plan")):
 class Outcome:
     """What became of one experiment."""
 
-    what: str  # family, errno, n, "on" if all later ones failed, too
+    what: str  # family, errno, n, "on" if all later ones failed, too; process and path of the first that did
     calls: int  # of the family, by the target
     failed: int
     code: int  # negative: signal
@@ -163,16 +163,18 @@ def run_batch(stage: Stage, injector: Path, body: str, plan: list[Plan], warm: b
     codes = json.loads((root / "codes").read_text())
     results = {}
     for line in (root / "results").read_text().splitlines():
-        trial, calls, failed = map(int, line.split())
-        results[trial] = calls, failed
+        trial, calls, failed, *where = line.split(" ", 3)
+        results[int(trial)] = int(calls), int(failed), where[0] if where else ""
     found = []
     for trial, _, family, error, nth, sticky in plan:
         document = json.loads((root / f"json-{trial}").read_text())
         shm = root / f"trial-{trial}" / "shm"
+        calls, failed, where = results[trial]
         found.append(
             Outcome(
-                f"{FAMILIES[family]} {errno.errorcode[error]} {nth}{' and on' if sticky else ''} (trial {trial})",
-                *results[trial],
+                f"{FAMILIES[family]} {errno.errorcode[error]} {nth}{' and on' if sticky else ''} ({where})",
+                calls,
+                failed,
                 codes[str(trial)],
                 (root / f"out-{trial}").read_text(),
                 (root / f"err-{trial}").read_text(),
