@@ -186,6 +186,7 @@ def section_text(name: str, entries: dict[str, Any]) -> list[str]:
         elif name == "events":
             lines += [versions_line(figures["versions"], entry["peer"]), "", *events_table(figures["tools"])]
         elif name == "programs":
+            lines.append(f"Programs: {', '.join(figures['requirements'])}.")
             lines += [versions_line(figures["versions"], entry["peer"]), "", *programs_table(figures["programs"])]
         else:
             if name == "calls":
