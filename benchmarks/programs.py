@@ -33,8 +33,8 @@ PROGRAMS = {"sql": "sqlglot", "markdown": "mistune", "graph": "networkx"}
 REQUIREMENTS = HERE / "requirements-programs.txt"
 # A run may take this many times the bare one, and no less than so many seconds.
 LIMIT, LIMIT_LEAST_S = 30.0, 8.0
-# A tool this much slower than bare is measured in three rounds only: its factor is known well enough.
-SLOW, SLOW_ROUNDS = 3.0, 3
+# A tool this much slower than bare is measured in two rounds only: its factor is known well enough.
+SLOW, SLOW_ROUNDS = 3.0, 2
 # Work of about a second; a quick look takes this part of it.
 QUICK_SIZE = 0.05
 
@@ -106,6 +106,9 @@ def wait_for(child: subprocess.Popen[bytes], limit: float) -> tuple[int, float, 
     timer.start()
     try:
         _, status, usage = os.wait4(child.pid, 0)
+    except BaseException:  # an interrupt reaches us alone: the child has a session of its own
+        end()
+        raise
     finally:
         timer.cancel()
     child.returncode = os.waitstatus_to_exitcode(status)
