@@ -179,6 +179,7 @@ def measure_collector(ours: Path, rounds: int, folder: Path, quick: bool) -> Fig
             "stop_together",
             "cost_beside_64",
             "while_it_reads",
+            "torch_reading",
             "deaths",
         ):
             place = folder / f"{workload}-{number}"
@@ -309,6 +310,14 @@ COLLECTOR_ROWS = [
         "≤ 1.03",
         at_most("while_it_reads_ratio", 1.03),
     ),
+    Row(
+        "torch_reading",
+        "a phase that asks torch for its memory, once a second",
+        "µs",
+        "≤ 20 µs",
+        at_most("torch_reading", 20_000),
+    ),
+    Row("torch_answer", "… of which the stand-in for torch takes", "µs", ""),
     Row("deaths_per_s", "workers of one task, one after the other", "", ""),
     Row("death_cost", "… CPU time of the collector each", "µs", ""),
     Row("deaths_behind", "… most that waited to be written", "", "≤ 500", at_most("deaths_behind", 500)),

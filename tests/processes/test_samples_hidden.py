@@ -1,5 +1,5 @@
-"""A /proc that is mounted with hidepid=2, for real: what a collector of an ordinary user may not see is n/a with that reason,
-never zero, and comes back when it may."""
+"""A /proc that is mounted with hidepid=2, for real: what a collector of an ordinary user may not see is n/a with that
+reason, never zero, and comes back when it may."""
 
 from __future__ import annotations
 
