@@ -24,13 +24,13 @@ test: ## every test on every Python found from 3.10 on (ARGS="--help" for a part
 check: ## warnings as errors (gcc, clang), ruff, mypy --strict, formatting, house rules
 	@$(PYTHON) tools/check.py $(ARGS)
 
-bench: ## our costs beside the peer's, interleaved, into benchmarks/ (ARGS=--quick for a first look)
+bench: ## what we cost beside other tools, interleaved; tables and charts (ARGS=--quick for a first look)
 	@$(PYTHON) benchmarks/run.py $(ARGS)
 
 fuzz: ## libFuzzer against every reader, FUZZ_SECONDS=60 each; then damaged files against the command
 	@$(PYTHON) tools/fuzz.py --seconds $(FUZZ_SECONDS) $(ARGS)
 
-soak: ## a thousand kills of recorded programs, 200 of collectors, against independent counts (ARGS=--help)
+soak: ## a thousand kills of programs, 200 of collectors, each system call refused by each errno (ARGS=--help)
 	@$(PYTHON) tools/soak.py $(ARGS)
 
 sanitize: ## C and Python tests under the address and undefined-behaviour sanitizers

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -52,7 +51,7 @@ int64_t lp_describe_pid_start(int64_t pid)
 bool lp_describe_pid_is_gone(int64_t pid)
 {
     int saved = errno;
-    bool gone = pid <= 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+    bool gone = pid <= 0 || pid > INT32_MAX || (getpgid((pid_t)pid) < 0 && errno == ESRCH);
 
     errno = saved;
     return gone;

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -598,8 +599,8 @@ def test_a_clock_that_is_set_in_mid_run(stage: Stage, clocks: Path) -> None:
     os.kill(first, signal.SIGKILL)
     wait_for(lambda: not stage.collectors(), "its end")
     moved = stage.folder / "moved"
-    moved.write_text("0")
-    env = stage.environment(LD_PRELOAD=str(clocks), CLOCKS_FILE=str(moved))
+    moved.write_bytes(bytes(24))
+    env = stage.environment(LD_PRELOAD=str(clocks), LP_TEST_CLOCKS=str(moved))
     second = subprocess.Popen([command[0], *command[2:4]], env=env)
     started = time.monotonic()
 
@@ -610,9 +611,8 @@ def test_a_clock_that_is_set_in_mid_run(stage: Stage, clocks: Path) -> None:
     try:
         wait_for(lambda: len(stage.samples()) == 2, "its own file: from then on it hears signals")
         for hours in (0, -1, 1):
-            fresh = stage.folder / "moved.new"
-            fresh.write_text(str(hours * 3600 * 10**9))
-            fresh.rename(moved)
+            with moved.open("r+b") as file:  # mapped by the collector
+                file.write(struct.pack("q", hours * 3600 * 10**9))
             before = rows()
             wait_for(lambda before=before: rows() >= before + 12, "a second of rows")  # type: ignore[misc]
         lasted = time.monotonic() - started
