@@ -170,8 +170,8 @@ def run_batch(stage: Stage, injector: Path, body: str, plan: list[Plan], warm: b
     (root / "codes").unlink(missing_ok=True)
     script = stage.script(DRIVER + textwrap.dedent(body), "driver.py")
     command = [injector, root / "results", sys.executable, "-W", "always", script, root, "warm" if warm else "cold"]
-    # It ends when the last process of all experiments has ended: one that hangs is a failure here. Each takes 0.05 to 0.1 s on an
-    # idle machine, and is given ten times that.
+    # It ends when the last process of all experiments has ended: one that hangs is a failure here. Each takes 0.05 to
+    # 0.1 s on an idle machine, and is given ten times that.
     limit_s = LIMIT_S + len(plan)
     run_process([str(each) for each in command], cwd=root, env=stage.environment(), limit_s=limit_s).expect()
     assert stage.collectors() == []
