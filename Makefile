@@ -10,13 +10,16 @@ $(error no Python >= 3.10 was found; on Debian: apt-get install python3 python3-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fuzz soak sanitize matrix format wheel clean
+.PHONY: help demo examples test check bench fuzz soak sanitize matrix format wheel docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## build the package, run the worked examples, print their reports
 	@$(PYTHON) tools/demo.py $(ARGS)
+
+examples: ## real programs under the recorder: xdist, PyTorch, Dask, MPI, uvicorn, Jupyter (1.2 GB to install)
+	@$(PYTHON) tools/examples.py $(ARGS)
 
 test: ## every test on every Python found from 3.10 on (ARGS="--help" for a part of them)
 	@$(PYTHON) tools/run_tests.py $(ARGS)
@@ -42,8 +45,11 @@ matrix: ## every test on every interpreter and compiler found, free-threaded bui
 format: ## format C and Python in place
 	@$(PYTHON) tools/check.py --format
 
-wheel: ## a wheel for this Python, in dist/
-	@$(PYTHON) tools/demo.py --wheel-only
+wheel: ## a wheel for each Python found, built for old systems too, and an sdist, in dist/; each installed and tried
+	@$(PYTHON) tools/wheels.py $(ARGS)
+
+docs: ## README and docs/ as plain pages in build/docs, links checked
+	@$(PYTHON) tools/pages.py $(ARGS)
 
 clean: ## remove all that the targets made
 	rm -rf build dist .venv

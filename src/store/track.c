@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "store/arena.h"
@@ -229,7 +230,7 @@ static lp_status write_bytes(int dirfd, uint64_t time_ns, const lp_buffer *bytes
     lp_status status = LP_OK;
 
     file_name(name, time_ns);
-    snprintf(temporary, sizeof temporary, "%s.%ld", name, (long)gettid());
+    snprintf(temporary, sizeof temporary, "%s.%ld", name, (long)syscall(SYS_gettid));
     int fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return lp__status_of(errno);

@@ -121,6 +121,11 @@ def compiled(folder: Path, source: str, *options: str) -> Path:
     return made
 
 
+def preloaded(library: Path) -> str:
+    """LD_PRELOAD with a library after those that are there: a sanitizer's must come first."""
+    return " ".join(filter(None, [os.environ.get("LD_PRELOAD"), str(library)]))
+
+
 def experiments(
     stage: Stage, injector: Path, body: str, target: int, *, sticky: bool = False, warm: bool = True
 ) -> list[Outcome]:
@@ -170,8 +175,8 @@ def run_batch(stage: Stage, injector: Path, body: str, plan: list[Plan], warm: b
     (root / "codes").unlink(missing_ok=True)
     script = stage.script(DRIVER + textwrap.dedent(body), "driver.py")
     command = [injector, root / "results", sys.executable, "-W", "always", script, root, "warm" if warm else "cold"]
-    # It ends when the last process of all experiments has ended: one that hangs is a failure here. Each takes 0.05 to 0.1 s on an
-    # idle machine, and is given ten times that.
+    # It ends when the last process of all experiments has ended: one that hangs is a failure here. Each takes 0.05 to
+    # 0.1 s on an idle machine, and is given ten times that.
     limit_s = LIMIT_S + len(plan)
     run_process([str(each) for each in command], cwd=root, env=stage.environment(), limit_s=limit_s).expect()
     assert stage.collectors() == []
