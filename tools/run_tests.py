@@ -28,7 +28,7 @@ from envs import BUILD, ROOT, Interpreter, SetupError, say
 
 LOGS = BUILD / "test-logs"
 # tests/house/test_runner.py sees to it that no folder is forgotten here.
-SUITES = ["house", "python", "lines", "processes", "faults", "cli", "field", "spec", "pages"]
+SUITES = ["house", "docs", "python", "lines", "processes", "faults", "cli", "field", "spec", "pages"]
 # Far above what a run takes (minutes); it ends one that hangs so that the log says where.
 SUITE_LIMIT_S = 25 * 60
 

@@ -143,7 +143,9 @@ lp_line_code *lpy_line_code(LineEngine *engine, PyObject *code)
 
     if (made)
         return made;
-    if (lpy_line_code_read(code, &read) == 0) {
+    if (engine->backend && engine->backend->traces && !engine->calibrating)
+        lpy_line_cost(engine->backend, NULL); /* prices for the weights */
+    if (lpy_line_code_read(engine->backend, code, &read) == 0) {
         LPY_BEGIN_CRITICAL(engine->codes);
         made = lp_lines_code(engine->core, code);
         uint32_t before = lp_lines_code_count(engine->core);
@@ -201,8 +203,8 @@ lp_line_code *lpy_line_discover(LineEngine *engine, PyObject *code)
 
 void lpy_line_discover_stacks(LineEngine *engine)
 {
-    PyObject *getter = PySys_GetObject("_current_frames"); /* borrowed */
-    PyObject *frames = getter ? PyObject_CallNoArgs(getter) : NULL;
+    PyObject *frames_of = PySys_GetObject("_current_frames"); /* borrowed */
+    PyObject *frames = frames_of ? PyObject_CallNoArgs(frames_of) : NULL;
     PyObject *key, *frame;
     Py_ssize_t at = 0;
 

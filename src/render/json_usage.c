@@ -32,6 +32,17 @@ void lp__json_findings(lp_json *json, const lp_report *report)
     lp_json_close(json, ']');
 }
 
+/* Columns of which nothing is known, with the reason: those of the series that the number is in. */
+static void put_missing(lp_json *json, const uint8_t why[LP_COLUMNS], uint32_t from, uint32_t to)
+{
+    lp_json_key(json, "missing");
+    lp_json_open_flat(json, '{');
+    for (uint32_t c = 0; c < LP_COLUMNS; c++)
+        if (lp_column_table[c].number >= from && lp_column_table[c].number <= to && why[c] != LP_REASON_NONE)
+            lp__json_key_reason(json, lp_column_table[c].name, why[c]);
+    lp_json_close(json, '}');
+}
+
 static const lp_usage *usage_of(const lp_report *report)
 {
     return report->usage && report->usage->process_count > 0 ? report->usage : NULL;
@@ -103,14 +114,15 @@ static void put_device(lp_json *json, const lp_usage *usage, const lp_usage_gpu 
     lp__json_key_str(json, "host", usage->run->hosts[gpu->host].name);
     lp__json_key_str(json, "name", gpu->name);
     lp__json_key_rounded(json, "busy_mean", gpu->busy * 100.0);
-    lp__json_key_reason(json, "busy_missing", isnan(gpu->busy) ? gpu->why_busy : LP_REASON_NONE);
+    lp__json_key_reason(json, "busy_missing", isnan(gpu->busy) ? gpu->why[LP_COLUMN_GPU_BUSY] : LP_REASON_NONE);
     lp__json_key_rounded(json, "ours_mean", gpu->ours * 100.0);
-    lp__json_key_reason(json, "ours_missing", isnan(gpu->ours) ? gpu->why_ours : LP_REASON_NONE);
+    lp__json_key_reason(json, "ours_missing", isnan(gpu->ours) ? gpu->why[LP_COLUMN_GPU_OURS_BUSY] : LP_REASON_NONE);
     lp__json_key_whole(json, "memory_peak", gpu->memory_peak);
     lp__json_key_whole(json, "memory_total", gpu->memory_total);
     lp__json_key_whole(json, "ours_memory_peak", gpu->ours_memory_peak);
     lp__json_key_rounded(json, "power_mean_w", gpu->power_mean_w);
     lp__json_key_rounded(json, "temperature_max_c", gpu->temperature_max);
+    put_missing(json, gpu->why, lp_column_table[LP_COLUMN_GPU_BUSY].number, UINT32_MAX);
     lp_json_close(json, '}');
 }
 
@@ -179,6 +191,7 @@ static void put_processes(lp_json *json, const lp_usage *usage)
         put_bytes(json, &process->io);
         lp__json_key_reason(json, "io_missing",
                             isnan(process->io.read) ? process->why[LP_COLUMN_READ_BYTES] : LP_REASON_NONE);
+        put_missing(json, process->why, 0, lp_column_table[LP_COLUMN_HOST_CPUS].number - 1);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
@@ -218,6 +231,8 @@ static void put_hosts(lp_json *json, const lp_usage *usage)
         lp__json_key_rounded(json, "lateness_max_s", host->lateness_max_s);
         lp__json_key_whole(json, "ticks_missed", host->ticks_missed);
         lp__json_key_rounded(json, "collector_cpu_s", host->own_cpu_s);
+        put_missing(json, host->why, lp_column_table[LP_COLUMN_HOST_CPUS].number,
+                    lp_column_table[LP_COLUMN_GPU_BUSY].number - 1);
         lp_json_close(json, '}');
     }
     lp_json_close(json, '}');

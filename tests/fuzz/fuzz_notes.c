@@ -1,4 +1,4 @@
-/* The small files in the folder of segments: what git said (.source), a collector's signature, how the clocks went (.clock). */
+/* The small files in the folder of segments: what git said (.source), a collector's signature, how the clocks went (.clock-…). */
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -85,8 +85,8 @@ static void track(const uint8_t *data, size_t size)
 {
     lp_track got = {.count = 77};
 
-    put(LP_TRACK_FILE, data, size);
-    if (lp_track_read(folder_fd(), &got) != LP_OK)
+    put(LP_TRACK_FILE "0", data, size);
+    if (lp_track_read(folder_fd(), 0, &got) != LP_OK)
         return;
     FUZZ_MUST(got.count <= LP_TRACK_MOMENTS && got.step_count <= LP_TRACK_STEPS);
     (void)lp_track_real_ns(&got, 1000, 1ull << 32, 5);
@@ -118,12 +118,22 @@ static size_t track_seed(uint8_t *out)
         now.real_ns += i == 50 ? 5000000000u : 1000000000u;                  /* the clock is set */
         lp_track_add(&made, &now, now.mono_ns + (i > 70 ? 9000000000u : 0)); /* and the machine slept */
     }
-    FUZZ_MUST(lp_track_write(folder_fd(), &made) == LP_OK);
-    int fd = openat(folder_fd(), LP_TRACK_FILE, O_RDONLY | O_CLOEXEC);
+    FUZZ_MUST(lp_track_write(folder_fd(), 0, &made) == LP_OK);
+    int fd = openat(folder_fd(), LP_TRACK_FILE "0", O_RDONLY | O_CLOEXEC);
     ssize_t size = fd >= 0 ? read(fd, out, FUZZ_ROOM) : -1;
     FUZZ_MUST(size > 0);
     close(fd);
     return (size_t)size;
+}
+
+/* A .clock whose only moment lies half the range of 64 bits from every other one: once its step overflowed. */
+static size_t far_seed(uint8_t *out)
+{
+    static const uint8_t bytes[] = {0x0a, 0x15, 0x08, 0xe8, 0x9b, 0xeb, 0x9c, 0x03, 0x10, 0xe8, 0x9b,
+                                    0xeb, 0xdc, 0x03, 0x19, 0x12, 0x00, 0x12, 0x00, 0x00, 0x00, 0x00,
+                                    0x80, 0x12, 0x00, 0x12, 0x00, 0x40, 0x00, 0x12, 0x00};
+    memcpy(out, bytes, sizeof bytes);
+    return sizeof bytes;
 }
 
 size_t fuzz_seed(unsigned index, uint8_t *out)
@@ -138,6 +148,8 @@ size_t fuzz_seed(unsigned index, uint8_t *out)
     };
     if (index == sizeof seeds / sizeof *seeds)
         return track_seed(out);
+    if (index == sizeof seeds / sizeof *seeds + 1)
+        return far_seed(out);
     if (index > sizeof seeds / sizeof *seeds)
         return 0;
     memcpy(out, seeds[index], strlen(seeds[index]));

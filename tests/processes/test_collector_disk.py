@@ -12,11 +12,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from injection import compiled, preloaded
+from lpsamples import read
 from lpstage import Stage, wait_for
 
 GUARD_S = 20.0
@@ -214,3 +217,63 @@ def test_a_disk_that_does_not_answer(
         assert report.calls()["answer"] == program.answers
         assert sum(report.counters().values()) == 10
         assert sorted(w["pid"] for w in report.caveats["unclean"]) == sorted([first, second])
+
+
+@pytest.mark.one_version
+def test_sampling_goes_on_while_the_disk_hangs(stage: Stage) -> None:
+    """The rows of that time wait in memory, and are in the file after it."""
+    with stopped_thread(stage) as freeze:
+        program = stage.start(
+            "import sys\nfrom lineprofiler.accounting import Profiler\n"
+            "with Profiler('run', sample_interval_s=0.05) as p, p.phase('a'):\n  sys.stdin.readline()"
+        )
+        collector = collector_of(stage)
+        wait_for(stage.samples, "its first rows", GUARD_S)
+        with freeze(collector):
+            began = time.monotonic()
+            time.sleep(1.5)
+            ended = time.monotonic()
+        assert program.stdin is not None
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert program.wait(60) == 0
+    stage.settle()
+    (path,) = stage.samples()
+    rows = read(stage, path).times_s()
+    assert rows == sorted(rows)
+    # thirty on an idle machine; on a busy one some are late, and those that are missed are not made up for
+    assert len([at for at in rows if began < at < ended]) >= 3
+    stage.report().healthy()
+
+
+def test_without_a_thread_for_the_disk(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where no thread can be started (a limit of processes) the loop writes itself: all is written, only later."""
+    library = compiled(tmp_path_factory.mktemp("nothreads"), "nothreads.c", "-shared", "-fPIC")
+    stage.collector = False
+    program = Dialogue(stage)
+    program.answer()
+    (segment,) = stage.shm.glob("lineprofiler-*/*/*.seg")
+    collector = subprocess.Popen(
+        [
+            Path(sysconfig.get_path("platlib")) / "lineprofiler" / "lineprofiler-collector",
+            segment.parent,
+            stage.run,
+        ],
+        env=stage.environment(LD_PRELOAD=preloaded(library)),
+    )
+    wait_for(lambda: watched_segments(stage, collector.pid) == 1, "it watches", GUARD_S)
+    child = int(program.ask("fork"))
+    wait_for(lambda: watched_segments(stage, collector.pid) == 2, "the child, too", GUARD_S)
+    assert len(threads_of(collector.pid, "comm")) == 1
+    wait_for(lambda: len([p for p in stage.snapshots() if p.name[0] == "w"]) == 2, "snapshots of the living", GUARD_S)
+    os.kill(child, signal.SIGKILL)
+    wait_for(lambda: watched_segments(stage, collector.pid) == 1, "the death is written", GUARD_S)
+    program.answer()
+    program.process.kill()
+    program.process.wait()
+    assert collector.wait(GUARD_S) == 0
+    assert stage.segments() == []
+    report = stage.report()
+    report.healthy()
+    assert report.states() == ["died", "died"]
+    assert report.calls() == {"answer": 2, "child": 0}
