@@ -57,7 +57,7 @@ def bar_chart(title: str, axis: str, bars: list[Bar], least: float) -> str:
     for power in range(round(math.log10(low)), round(math.log10(high)) + 1):
         at, bottom = x(10.0**power), TOP + ROW * len(bars)
         out.append(f'<line x1="{at:.1f}" y1="{TOP - 4}" x2="{at:.1f}" y2="{bottom}" stroke="#ddd"/>')
-        out.append(f'<text x="{at:.1f}" y="{bottom + 18}" text-anchor="middle" fill="#666">{10.0**power:,g}</text>')
+        out.append(f'<text x="{at:.1f}" y="{bottom + 18}" text-anchor="middle" fill="#666">{10**power:,}</text>')
     for number, bar in enumerate(bars):
         y = TOP + ROW * number
         out.append(f'<text x="{LEFT - 8}" y="{y + 15}" text-anchor="end">{escape(bar.name)}</text>')

@@ -3,7 +3,7 @@
 Each event is a plain piece of Python. It runs bare and with the tool switched on in turns, in passes shorter than a
 time slice; the figure is the least of the passes with the tool less the least without, so that what neighbours take
 is in neither. Events: `call` of a one-line function, `line` of a function, `block` with a name, `count` into it, `io`
-a block with its bytes, `region` a block that keeps lines apart, `allocation` of a small list. A tool is asked for
+a block with its bytes, `region` a block that keeps lines apart, `allocation` of 1000 bytes. A tool is asked for
 what it offers and nothing else.
 """
 
@@ -47,7 +47,7 @@ def lines(n: int) -> int:
 def allocations(n: int) -> list[Any]:
     kept: list[Any] = [None] * 100
     for i in range(n):
-        kept[i % 100] = [i, i]
+        kept[i % 100] = bytes(1000)  # more than 512 bytes, or memray would not see it at its usual settings
     return kept
 
 

@@ -23,17 +23,24 @@ HERE = Path(__file__).resolve().parent
 Values = dict[str, float]
 
 
+HANG_S = 900
+
+
 def run_work(venv: Path, *args: object, cwd: Path, script: str = "work.py") -> Values:
     """One workload in one process; the run directories that it makes land in `cwd`."""
-    done = subprocess.run(
-        [str(envs.python_of(venv)), str(HERE / script), *map(str, args)],
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=envs.clean_environment(TMPDIR=str(cwd)),
-    )
+    try:
+        done = subprocess.run(
+            [str(envs.python_of(venv)), str(HERE / script), *map(str, args)],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=HANG_S,
+            env=envs.clean_environment(TMPDIR=str(cwd)),
+        )
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"{args} in {venv.name} took longer than {HANG_S} s") from None
     if done.returncode != 0:
         raise SetupError(f"{args} in {venv.name} ended with {done.returncode}:\n{done.stderr[-3000:]}")
     values = json.loads(done.stdout.splitlines()[-1])

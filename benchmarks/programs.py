@@ -32,9 +32,11 @@ from ways import BARE, WAYS, Way
 PROGRAMS = {"sql": "sqlglot", "markdown": "mistune", "graph": "networkx"}
 REQUIREMENTS = HERE / "requirements-programs.txt"
 # A run may take this many times the bare one, and no less than so many seconds.
-LIMIT, LIMIT_LEAST_S = 40.0, 20.0
-# A tool this much slower than bare is measured in three rounds only: its factor is known well enough.
-SLOW, SLOW_ROUNDS = 3.0, 3
+LIMIT, LIMIT_LEAST_S = 30.0, 8.0
+# A tool this much slower than bare is measured in two rounds only: its factor is known well enough.
+SLOW, SLOW_ROUNDS = 3.0, 2
+# Work of about a second; a quick look takes this part of it.
+QUICK_SIZE = 0.05
 
 
 def project(interpreter: Interpreter, python: Path, folder: Path) -> Path:
@@ -104,6 +106,9 @@ def wait_for(child: subprocess.Popen[bytes], limit: float) -> tuple[int, float, 
     timer.start()
     try:
         _, status, usage = os.wait4(child.pid, 0)
+    except BaseException:  # an interrupt reaches us alone: the child has a session of its own
+        end()
+        raise
     finally:
         timer.cancel()
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -241,5 +246,5 @@ def measure_programs(
     found = {}
     for program in PROGRAMS:
         say(f"    {program} ({PROGRAMS[program]})")
-        found[program] = measure_program(program, places, missing, place, rounds, 0.1 if quick else 1.0, folder)
+        found[program] = measure_program(program, places, missing, place, rounds, QUICK_SIZE if quick else 1.0, folder)
     return found

@@ -103,7 +103,8 @@ def real_programs(interpreter: Interpreter, plan: Plan) -> dict[str, Any]:
         lambda folder: programs.measure_programs(interpreter, places, missing, rounds, plan.quick, folder)
     )
     print("\n".join(writing.programs_table(found)), flush=True)
-    return {"versions": peers.versions(places["tools"]), "programs": found}
+    requirements = envs.requirement_lines(programs.REQUIREMENTS)
+    return {"versions": peers.versions(places["tools"]), "requirements": requirements, "programs": found}
 
 
 def collector(interpreter: Interpreter, plan: Plan) -> dict[str, Any]:
@@ -130,9 +131,9 @@ MEASURE: dict[str, Callable[[Interpreter, Plan], dict[str, Any]]] = {
 }
 
 
-def entry(plan: Plan, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Figures, and when, where and how they were measured."""
-    before, start = os.getloadavg()[0], time.monotonic()
+def entry(plan: Plan, measure: Callable[[], dict[str, Any]], already: float = 0.0) -> dict[str, Any]:
+    """Figures, and when, where and how they were measured; `already`: seconds that were spent on them before."""
+    before, start = os.getloadavg()[0], time.monotonic() - already
     figures = measure()
     return {
         "date": time.strftime("%Y-%m-%d"),
@@ -151,9 +152,12 @@ def measure(names: list[str], plan: Plan) -> dict[str, Any]:
     document: dict[str, dict[str, Any]] = {name: {} for name in names}
     if "instructions" in names:
         say("instructions")
-        for outcome in instructions.measure():
+        start = time.monotonic()
+        outcomes = instructions.measure()
+        each = (time.monotonic() - start) / len(outcomes)
+        for outcome in outcomes:
             print("\n".join(instructions.table(outcome)), flush=True)
-            document["instructions"][outcome.compiler] = entry(plan, outcome.as_dict)
+            document["instructions"][outcome.compiler] = entry(plan, outcome.as_dict, each)
     for name in names:
         for interpreter in plan.of(name) if name in MEASURE else []:
             say(f"{name}, Python {interpreter}")
@@ -204,13 +208,17 @@ def close(document: dict[str, Any]) -> int:
     failed = writing.tools_that_failed(document)
     outcomes = [instructions.Outcome.from_dict(e["figures"]) for e in document.get("instructions", {}).values()]
     said, good = instructions.closing(outcomes) if outcomes else ([], True)
+    seconds = sum(entry["seconds"] for entries in document.values() for entry in entries.values())
     for line in [
         *(f"  not met: {each}" for each in missed),
         *(f"  failed: {each}" for each in failed),
         *(f"  {each}" for each in said),
     ]:
         say(line)
-    say(f"{len(judged) - len(missed)} of {len(judged)} numbers met, {len(failed)} rows of other tools failed")
+    say(
+        f"{len(judged) - len(missed)} of {len(judged)} numbers met, {len(failed)} rows of tools failed, "
+        f"measured in {seconds:.0f} s"
+    )
     return 0 if good else 1
 
 
@@ -222,7 +230,8 @@ def main() -> int:
         if args.tables or args.write or not (args.quick or args.only):
             written = writing.write_results(document)
             writing.write_tables(written)
-            say("".join(f"written: {path}\n" for path in charts.write_charts(written)).rstrip())
+            for path in [writing.RESULTS, writing.TABLE, *charts.write_charts(written)]:
+                say(f"written: {path.relative_to(envs.ROOT)}")
     except SetupError as error:
         print(error, file=sys.stderr)
         return 1

@@ -133,7 +133,7 @@ def programs_table(found: dict[str, Any]) -> list[str]:
                 cells.append(f"{factor(figure['factor'], 2)}; {figure['work_factor']['median']:.2f}")
             if figure["peak_mb"]:
                 memory = memory or f"{figure['peak_mb']['median']:.0f} MB"
-                size = size or (f"{1000 * figure['left_mb']['median']:,.0f} KB" if way.leaves else "")
+                size = size or (f"{max(1, 1000 * figure['left_mb']['median']):,.0f} KB" if way.leaves else "")
         lines.append(f"| {way.tool} | {way.what} | " + " | ".join(cells) + f" | {memory} | {size} |")
     return lines
 
@@ -186,6 +186,7 @@ def section_text(name: str, entries: dict[str, Any]) -> list[str]:
         elif name == "events":
             lines += [versions_line(figures["versions"], entry["peer"]), "", *events_table(figures["tools"])]
         elif name == "programs":
+            lines.append(f"Programs: {', '.join(figures['requirements'])}.")
             lines += [versions_line(figures["versions"], entry["peer"]), "", *programs_table(figures["programs"])]
         else:
             if name == "calls":

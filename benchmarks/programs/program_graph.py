@@ -13,7 +13,7 @@ HOT = (betweenness, "_single_source_shortest_path_basic")
 
 
 def inputs(size: float) -> list[tuple[int, int, int]]:
-    nodes = max(20, round(200 * size**0.5))
+    nodes = max(20, round(190 * size**0.5))
     return [(nodes, 5 * nodes, seed) for seed in range(4)]
 
 

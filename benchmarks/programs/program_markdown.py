@@ -32,7 +32,7 @@ def text_of(number: int) -> str:
 
 
 def inputs(size: float) -> list[str]:
-    return [text_of(n) for n in range(max(1, round(100 * size)))]
+    return [text_of(n) for n in range(max(1, round(90 * size)))]
 
 
 def make() -> mistune.Markdown:

@@ -32,7 +32,7 @@ GROUP BY c.name, c.region HAVING SUM(r.total) > 5 ORDER BY spent DESC LIMIT {lim
 def inputs(size: float) -> list[str]:
     return [
         QUERY.format(day=1 + n % 28, large=1000 + n, middle=100 + n, places=1 + n % 20, limit=10 + n)
-        for n in range(max(1, round(15 * size)))
+        for n in range(max(1, round(13 * size)))
     ]
 
 

@@ -7,11 +7,10 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -52,7 +51,8 @@ int64_t lp_describe_pid_start(int64_t pid)
 bool lp_describe_pid_is_gone(int64_t pid)
 {
     int saved = errno;
-    bool gone = pid <= 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+    /* Asked by what cannot be taken for a signal; a zombie has its group still, as kill(pid, 0) finds it. */
+    bool gone = pid <= 0 || pid > INT32_MAX || (getpgid((pid_t)pid) < 0 && errno == ESRCH);
 
     errno = saved;
     return gone;
@@ -82,7 +82,7 @@ static bool new_uuid(lp_arena *arena, lp_identity *id)
     size_t got = 0;
 
     while (got < sizeof bytes) {
-        ssize_t n = getrandom(bytes + got, sizeof bytes - got, 0);
+        ssize_t n = syscall(SYS_getrandom, bytes + got, sizeof bytes - got, 0u); /* glibc has it from 2.25 on */
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -283,9 +283,9 @@ static bool describe_self(lp_arena *arena, lp_identity *id)
 
 static uint64_t mount_of_root(void)
 {
-#ifdef STATX_MNT_ID
+#if defined STATX_MNT_ID && defined SYS_statx /* glibc has the function from 2.28 on */
     struct statx st;
-    if (statx(AT_FDCWD, "/", AT_NO_AUTOMOUNT, STATX_MNT_ID, &st) == 0 && (st.stx_mask & STATX_MNT_ID))
+    if (syscall(SYS_statx, AT_FDCWD, "/", AT_NO_AUTOMOUNT, STATX_MNT_ID, &st) == 0 && (st.stx_mask & STATX_MNT_ID))
         return st.stx_mnt_id;
 #endif
     return 0;

@@ -284,7 +284,10 @@ static lp_status adopt(adoption *a, int dirfd, const char *name, int fd, const c
 {
     lp_worker *worker;
     lp_track track;
-    lp_status known = lp_track_read(dirfd, &track);
+    lp_seg_header header;
+    size_t got;
+    bool whole = lp__read_at(fd, &header, sizeof header, 0, &got) && got == sizeof header;
+    lp_status known = lp_track_read(dirfd, whole ? header.time_ns : 0, &track);
     lp_status status = lp__segment_read(fd, shown, false, known == LP_OK ? &track : NULL, &worker, error);
 
     if (status != LP_OK)

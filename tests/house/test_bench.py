@@ -26,12 +26,12 @@ import ways
 import writing
 from envs import SetupError
 
-del sys.path[:2]  # their names are too plain to be found by other tests
+sys.path.remove(str(ROOT / "benchmarks"))  # names too plain to be found by other tests
 
 # --- intervals ---
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 6, 7, 9, 15])
+@pytest.mark.parametrize("n", [2, 3, 5, 6, 7, 9, 12])
 def test_the_interval_of_a_median_is_the_narrowest_that_is_likely_enough(n: int) -> None:
     """By counting: each round is above or below the true median, all 2^n patterns equally likely."""
     values = [10.0 * (i + 1) for i in range(n)]
@@ -163,7 +163,7 @@ def test_another_result_is_no_measurement() -> None:
 
 def test_slow_tools_get_fewer_rounds() -> None:
     slow, quick = programs.Measured(factors=[9.0]), programs.Measured(factors=[2.0])
-    assert [slow.wants(n) for n in range(5)] == [True, True, True, False, False]
+    assert [slow.wants(n) for n in range(5)] == [True, True, False, False, False]
     assert all(quick.wants(n) for n in range(5))
 
 
@@ -194,7 +194,7 @@ def document() -> dict[str, Any]:
     }
     tools["yappi"] = {"error": "fails: why", "events": {}, "to_ours": {}}
     figures: dict[str, Any] = {
-        "programs": {"versions": {"memray": "1"}, "programs": found},
+        "programs": {"versions": {"memray": "1"}, "requirements": ["mistune==1"], "programs": found},
         "events": {"versions": {"memray": "1"}, "tools": tools},
     }
     facts = {"cpu": "c", "cpus": 2, "virtual": True, "kernel": "k", "clocksource": "t", "libc": "l", "compiler": "cc"}
