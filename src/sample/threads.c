@@ -172,7 +172,7 @@ void lp__threads_sample(lp_process *process, int64_t count, const char *status, 
     unsigned read = 0;
     bool have = status_size >= 0 && lp__number_of(status, "voluntary_ctxt_switches:", &voluntary) &&
                 lp__number_of(status, "nonvoluntary_ctxt_switches:", &forced);
-    bool have_delay = lp__text_read(&process->schedstat, process->dir, "schedstat", text, &delay_reason) >= 0;
+    bool have_delay = lp__process_read(process, &process->schedstat, "schedstat", text, &delay_reason) >= 0;
 
     if (have_delay && !get_delay(text, &delay)) {
         have_delay = false;
