@@ -72,7 +72,7 @@ LINE_CALLS = {
     "line(amount); lines.clear()": 10_000,
 }
 CALLS |= LINE_CALLS
-# At least so many of each call that takes microseconds; `make soak` asks for a million.
+# At least so many of each call that takes microseconds: LEAK_ROUNDS=1000000 for a long look.
 ROUNDS = int(os.environ.get("LEAK_ROUNDS", "0"))
 # A closed Profiler leaves its core behind: a thread may end or fork at any time and look at it (lp_recorder_new).
 LEFT = {"again(directory)": 3 << 10}
