@@ -129,6 +129,7 @@ def measure_collector(ours: Path, rounds: int, folder: Path, quick: bool) -> Fig
             "stop_together",
             "cost_beside_64",
             "while_it_reads",
+            "torch_reading",
             "deaths",
         ):
             place = folder / f"{workload}-{number}"

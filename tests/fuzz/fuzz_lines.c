@@ -1,5 +1,6 @@
 /* A line engine's segment of any bytes, read as a file that its process has left, and as one that somebody holds; the last byte says
  * which. */
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
