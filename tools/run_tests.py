@@ -125,8 +125,10 @@ def c_tests(
     slower: int = 1,
     excused: Callable[[str], str] | None = None,
 ) -> Result:
-    """All of them, or those whose names begin with one of `layers`. `slower`: how many times longer a test may take than
-    on the machine itself. `excused`: see count_junit."""
+    """All of them, or those whose names begin with one of `layers`.
+
+    `slower`: how many times longer a test may take than on the machine itself. `excused`: see count_junit.
+    """
     result = Result(f"C tests ({build.name})", log=LOGS / f"{build.name}.txt")
     started = time.monotonic()
     try:
