@@ -10,7 +10,7 @@ $(error no Python >= 3.10 was found; on Debian: apt-get install python3 python3-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fuzz soak sanitize matrix format wheel clean
+.PHONY: help demo examples test check bench fuzz soak sanitize matrix format wheel docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,19 +18,22 @@ help: ## this list
 demo: ## build the package, run the worked examples, print their reports
 	@$(PYTHON) tools/demo.py $(ARGS)
 
+examples: ## real programs under the recorder: xdist, PyTorch, Dask, MPI, uvicorn, Jupyter (1.2 GB to install)
+	@$(PYTHON) tools/examples.py $(ARGS)
+
 test: ## every test on every Python found from 3.10 on (ARGS="--help" for a part of them)
 	@$(PYTHON) tools/run_tests.py $(ARGS)
 
 check: ## warnings as errors (gcc, clang), ruff, mypy --strict, formatting, house rules
 	@$(PYTHON) tools/check.py $(ARGS)
 
-bench: ## our costs beside the peer's, interleaved, into benchmarks/ (ARGS=--quick for a first look)
+bench: ## what we cost beside other tools, interleaved; tables and charts (ARGS=--quick for a first look)
 	@$(PYTHON) benchmarks/run.py $(ARGS)
 
 fuzz: ## libFuzzer against every reader, FUZZ_SECONDS=60 each; then damaged files against the command
 	@$(PYTHON) tools/fuzz.py --seconds $(FUZZ_SECONDS) $(ARGS)
 
-soak: ## a thousand kills of recorded programs, 200 of collectors, against independent counts (ARGS=--help)
+soak: ## a thousand kills of programs, 200 of collectors, each system call refused by each errno (ARGS=--help)
 	@$(PYTHON) tools/soak.py $(ARGS)
 
 sanitize: ## C and Python tests under the address and undefined-behaviour sanitizers
@@ -42,8 +45,11 @@ matrix: ## every test on every interpreter and compiler found, free-threaded bui
 format: ## format C and Python in place
 	@$(PYTHON) tools/check.py --format
 
-wheel: ## a wheel for this Python, in dist/
-	@$(PYTHON) tools/demo.py --wheel-only
+wheel: ## a wheel for each Python found, built for old systems too, and an sdist, in dist/; each installed and tried
+	@$(PYTHON) tools/wheels.py $(ARGS)
+
+docs: ## README and docs/ as plain pages in build/docs, links checked
+	@$(PYTHON) tools/pages.py $(ARGS)
 
 clean: ## remove all that the targets made
 	rm -rf build dist .venv

@@ -15,7 +15,7 @@ pytest.register_assert_rewrite("phases")
 
 HERE = Path(__file__).parent
 # The same on every interpreter.
-ONE_VERSION_FOLDERS = {"house", "pages"}
+ONE_VERSION_FOLDERS = {"docs", "house", "pages"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

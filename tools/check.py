@@ -9,14 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
 import envs
+import instructions
 from envs import BUILD, ROOT, SetupError, say
 
 PYTHON_FOLDERS = ["python", "tests", "tools", "benchmarks", "examples"]
 
 
 def c_files() -> list[Path]:
-    folders = [ROOT / f for f in ("src", "include", "tests/c", "tests/fuzz") if (ROOT / f).is_dir()]
+    folders = [ROOT / f for f in ("src", "include", "tests/c", "tests/fuzz", "benchmarks") if (ROOT / f).is_dir()]
     return sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in (".c", ".h"))
 
 
@@ -53,6 +56,17 @@ def strict_build(compiler: str, venv: Path) -> bool:
     return step(f"{compiler}: build without a warning", ninja, env)
 
 
+def no_more_instructions() -> bool:
+    """The hot paths against the kept counts; what cannot be compared here is named and is no failure."""
+    try:
+        said, good = instructions.closing(instructions.measure())
+    except instructions.UnavailableError as error:
+        said, good = [f"left out: {error}"], True
+    say(f"  {'ok    ' if good else 'FAILED'} instructions of the hot paths")
+    say("\n".join(f"    | {line}" for line in said))
+    return good
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make check", description=__doc__)
     parser.add_argument("--format", action="store_true")
@@ -72,6 +86,7 @@ def main() -> int:
             return 0
 
         good = [strict_build(c, venv) for c in ("gcc", "clang") if shutil.which(c)]
+        good.append(no_more_instructions())
         good.append(step("clang-format", [tool / "clang-format", "--dry-run", "-Werror", *c_files()], env))
         good.append(step("ruff", [tool / "ruff", "check", *PYTHON_FOLDERS], env))
         good.append(step("ruff format", [tool / "ruff", "format", "--check", "--diff", *PYTHON_FOLDERS], env))

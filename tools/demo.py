@@ -16,7 +16,6 @@ EXAMPLES = ("mcts", "copy_pipeline", "killed_worker")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--wheel-only", action="store_true", help="build and check that it installs, nothing more")
     parser.add_argument(
         "--into", type=Path, help="keep the run directories here (default: a temporary folder, kept too)"
     )
@@ -32,13 +31,26 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     say(f"  {wheel.relative_to(ROOT)}")
-    if args.wheel_only:
-        return 0
 
     top = args.into or Path(tempfile.mkdtemp(prefix="lineprofiler-demo-"))
-    command = venv / "bin" / "lineprofiler"
     # The caller's environment, cleaned of what would steer the runs, but with its terminal and its locale.
     env = envs.clean_environment()
+    for step in steps(venv, top):
+        shown = " ".join(s.replace(f"{venv}/bin/", "").replace(f"{ROOT}/", "") for s in step)
+        say(f"\n$ {shown}")
+        status = subprocess.run(step, env=env, stdin=subprocess.DEVNULL, check=False).returncode
+        if status != 0:
+            print(f"{step[0]} ended with {status}", file=sys.stderr)
+            return 1
+    say(f"\nThe annotated source of the last run: {top / 'mcts.html'}")
+    command = venv / "bin" / "lineprofiler"
+    say(f"The run directories stay in {top}; try: {command} report {top / EXAMPLES[0]} --format json")
+    return 0
+
+
+def steps(venv: Path, top: Path) -> list[list[str]]:
+    """The commands of the demo, with the package that is installed in `venv`; what they write lies below `top`."""
+    command = venv / "bin" / "lineprofiler"
     steps = []
     for name in EXAMPLES:
         steps.append([str(envs.python_of(venv)), str(ROOT / "examples" / f"{name}.py"), str(top / name)])
@@ -47,16 +59,7 @@ def main() -> int:
     steps.append([str(envs.python_of(venv)), str(ROOT / "examples" / "mcts_loop.py")])
     page = ["--top", "10", "--html", str(top / "mcts.html")]
     steps.append([str(command), "run", *page, str(ROOT / "examples" / "mcts.py"), str(top / "mcts_lines")])
-    for step in steps:
-        shown = " ".join(s.replace(f"{venv}/bin/", "").replace(f"{ROOT}/", "") for s in step)
-        say(f"\n$ {shown}")
-        status = subprocess.run(step, env=env, stdin=subprocess.DEVNULL, check=False).returncode
-        if status != 0:
-            print(f"{step[0]} ended with {status}", file=sys.stderr)
-            return 1
-    say(f"\nThe annotated source of the last run: {top / 'mcts.html'}")
-    say(f"The run directories stay in {top}; try: {command} report {top / EXAMPLES[0]} --format json")
-    return 0
+    return steps
 
 
 if __name__ == "__main__":

@@ -28,7 +28,14 @@ TEST_REQUIREMENTS = ROOT / "tests" / "requirements.txt"
 CLIENT_REQUIREMENTS = ROOT / "tests" / "requirements-clients.txt"
 HEAVY_REQUIREMENTS = ROOT / "tests" / "requirements-clients-heavy.txt"
 # Commands that tests of real clients start, and the Debian packages that have them.
-CLIENT_COMMANDS = {"mpirun.openmpi": "openmpi-bin", "mpiexec.hydra": "mpich", "chromium": "chromium", "tmux": "tmux"}
+CLIENT_COMMANDS = {
+    "mpirun.openmpi": "openmpi-bin",
+    "mpiexec.hydra": "mpich",
+    "chromium": "chromium",
+    "tmux": "tmux",
+    "zsh": "zsh",
+    "fish": "fish",
+}
 
 OLDEST = (3, 10)
 NEWEST = (3, 15)
@@ -267,9 +274,11 @@ def tool_path(venv: Path) -> str:
     return os.pathsep.join([str(venv / "bin"), os.environ.get("PATH", os.defpath)])
 
 
-def build_wheel(venv: Path, tag: str, setup_args: list[str] | None = None) -> Path:
+def build_wheel(
+    venv: Path, tag: str, setup_args: list[str] | None = None, compiler: dict[str, str] | None = None
+) -> Path:
     """Builds this work tree's wheel with the environment's interpreter. Calls the backend as pip does, without
-    pip's copy of build tools into a fresh environment for each build."""
+    pip's copy of build tools into a fresh environment for each build. `compiler`: CC and AR, if not the system's."""
     out = ROOT / "dist" / tag
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -277,7 +286,7 @@ def build_wheel(venv: Path, tag: str, setup_args: list[str] | None = None) -> Pa
     if setup_args:
         settings["setup-args"] = setup_args
     code = f"import mesonpy; mesonpy.build_wheel({str(out)!r}, {settings!r})"
-    env = clean_environment(PATH=tool_path(venv))
+    env = clean_environment(PATH=tool_path(venv), **(compiler or {}))
     try:
         run([python_of(venv), "-c", code], f"{tag}: building the wheel", env=env)
     except SetupError:

@@ -26,7 +26,7 @@ import envs
 from envs import BUILD, ROOT, Interpreter, SetupError, say
 
 LOGS = BUILD / "test-logs"
-SUITES = ["house", "python", "processes", "faults", "cli", "field", "spec", "pages"]
+SUITES = ["house", "docs", "python", "lines", "processes", "faults", "cli", "field", "spec", "pages"]
 # Far above what a run takes (minutes); it ends one that hangs so that the log says where.
 SUITE_LIMIT_S = 25 * 60
 

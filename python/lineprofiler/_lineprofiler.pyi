@@ -178,12 +178,13 @@ def load_run(path: str, adopt: bool, /) -> dict[str, Any]:
 
 def read_samples(
     path: str, rows: bool, /
-) -> tuple[str, str, str, bool, float, list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """A sample file: uuid, run id, host, whether it is a host's, interval (s), and if asked for rows, rows of devices.
+) -> tuple[str, str, str, str, bool, float, float, list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """A sample file: uuid, run id, host, boot id, whether it is a host's, interval (s), and if asked for its rows.
 
-    A row: t (Unix s), path, then rss read_bytes write_bytes read_chars write_chars (bytes) cpu (us) torch_allocated
-    torch_reserved (bytes); of a device: t, index, busy, ours (1/1000), our memory (bytes). None: not measured.
-    What follows a damaged batch is left out. Raises OSError, ValueError.
+    That is: Unix time less t at the first row (s), rows, rows of devices. A row: t (CLOCK_MONOTONIC, s), path, then
+    rss read_bytes write_bytes read_chars write_chars (bytes) cpu (us) torch_allocated torch_reserved (bytes); of a
+    device: t, index, busy, ours (1/1000), our memory (bytes). None: not measured. What follows a damaged batch is left
+    out. Raises OSError, ValueError.
     """
 
 def list_samples(path: str, /) -> list[str]:

@@ -8,6 +8,7 @@
 #include "store/arena.h"
 
 #define STARVED_LEAST 0.05   /* of a role's time with a known split */
+#define OTHERS_LEAST 0.25    /* of the host's CPUs */
 #define THROTTLED_LEAST 0.05 /* of the periods of the limit */
 #define BLOCKED_LEAST 0.50   /* of the phase's time */
 #define BLOCKED_ROLE 0.20    /* of the role's time that the phase must make up, blocked */
@@ -96,6 +97,15 @@ static role_time time_of(const lp_report_role *role)
     return sum;
 }
 
+/* CPUs that others than our processes kept busy, where that is why none was free: we may use all of the host, so that what is busy
+ * there is missing here. NaN: not known, or of no weight. */
+static double busy_besides(const lp_usage_host *host, double cpus)
+{
+    double besides = host->busy_mean - host->cpu_mean;
+
+    return cpus >= host->online && besides >= OTHERS_LEAST * cpus ? besides : (double)NAN;
+}
+
 static void find_starved(list *to, double total)
 {
     const lp_report *report = to->report;
@@ -114,6 +124,7 @@ static void find_starved(list *to, double total)
             if (!isnan(cpus) && !(cpus >= found.value[1])) {
                 found.value[1] = cpus;
                 found.value[2] = host->processes;
+                found.value[3] = busy_besides(host, cpus);
                 found.host = h;
             }
         }

@@ -132,7 +132,7 @@ typedef struct lp_report_path { /* a phase of a role */
 typedef enum lp_finding_kind {                    /* what `value` holds */
                                LP_FINDING_KILLED, /* by the OOM killer: processes of the cgroup; its limit in bytes */
                                LP_FINDING_STARVED, /* a role: share of its time without a free CPU; CPUs it may use, NaN; processes of the host that
-                                  * ran at once, NaN */
+                                  * ran at once, NaN; CPUs that others of the host kept busy, NaN */
                                LP_FINDING_THROTTLED, /* a host: share of periods; seconds stopped; the limit in cores */
                                LP_FINDING_BLOCKED, /* a phase: blocked share of its time; most working share of another role, which is `other` */
                                LP_FINDING_SLOW_WORKER, /* a role, a worker: its time over the mean of the role; workers */

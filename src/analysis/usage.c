@@ -130,17 +130,17 @@ static lp_status list_sources(lp_usage *usage, sources *list)
     return status;
 }
 
-static lp_status take_batch(lp__usage *all, const source *from, lp_usage_host *host, lp__usage_reading *reading,
-                            const lp_samples *file, const lp_sample_batch *batch)
+static lp_status take_batch(const source *from, lp_usage_host *host, lp__usage_reading *reading, const lp_samples *file,
+                            const lp_sample_batch *batch)
 {
     switch (batch->series) {
     case LP_SERIES_PROCESS: return from->of_host ? LP_OK : lp__usage_process_batch(reading, file, batch);
     case LP_SERIES_PROCESS_GPU: /* read_devices has had it */ return LP_OK;
     case LP_SERIES_HOST:
         if (from->of_host)
-            lp__usage_host_batch(all, host, batch, from->interval_s);
+            lp__usage_host_batch(reading, host, batch);
         return LP_OK;
-    case LP_SERIES_GPU: return from->of_host ? lp__usage_gpu_batch(all, from->host, batch, from->interval_s) : LP_OK;
+    case LP_SERIES_GPU: return from->of_host ? lp__usage_gpu_batch(reading, host, batch) : LP_OK;
     }
     return LP_OK; /* a series of a later version */
 }
@@ -156,6 +156,8 @@ static lp_status read_devices(lp__usage_reading *reading, int fd)
     while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
         if (batch->series == LP_SERIES_PROCESS_GPU && batch->rows > 0)
             lp__usage_process_gpu_batch(reading, batch);
+        else if (batch->series == LP_SERIES_PROCESS)
+            reading->uses_torch |= batch->value[LP_COLUMN_TORCH_ALLOCATED] != NULL;
     lp_samples_close(file);
     return status;
 }
@@ -171,9 +173,10 @@ static lp_status read_batches(lp__usage *all, const source *from, lp_usage_host 
     free(reading->paths); /* numbers of paths are of one file */
     reading->paths = NULL;
     reading->path_count = 0;
+    lp__usage_place(reading, lp_samples_identity(file)->boot_id);
     while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
         if (batch->rows > 0)
-            status = take_batch(all, from, host, reading, file, batch);
+            status = take_batch(from, host, reading, file, batch);
     const char *lost = status == LP_OK ? lp_samples_lost(file, &bytes) : "";
     return lost[0] ? lose(all->usage, from->path, lost) : status;
 }
@@ -317,6 +320,7 @@ static void host_init(lp_usage_host *host, uint32_t index)
                             .pss_peak = nan,
                             .cpus = nan,
                             .quota = nan,
+                            .online = nan,
                             .memory = nan,
                             .memory_limit = nan,
                             .limit_used_peak = nan,
@@ -349,10 +353,11 @@ static void spark(const lp__grid *grid, const double *bins, const double *covere
         to = to > from ? to : from + 1; /* fewer bins than columns: some stand twice */
         for (uint32_t i = from; i < to; i++) {
             seconds += covered[i];
-            weight += covered[i] > 0.0;
+            weight += bins[i] > 0.0; /* a size holds a little beyond the last interval */
             total += bins[i];
         }
-        out[column] = seconds > 0.0 ? total / (rate ? seconds : weight) : (double)NAN;
+        double over = rate ? seconds : weight;
+        out[column] = over > 0.0 ? total / over : (double)NAN;
     }
 }
 
@@ -412,8 +417,8 @@ static void derive(lp__usage *all)
         if (usage->phases[i].none)
             usage->io_none = usage->phases[i].io;
     for (uint32_t i = 0; i < usage->host_count && usage->gpu_count == 0; i++)
-        if (usage->hosts[i].why[LP_COLUMN_GPU_BUSY] != LP_REASON_NONE)
-            usage->gpu_why = usage->hosts[i].why[LP_COLUMN_GPU_BUSY];
+        if (usage->hosts[i].gpu_why != LP_REASON_NONE)
+            usage->gpu_why = usage->hosts[i].gpu_why;
 }
 
 static lp_status read_all(lp_usage *usage, const sources *list)

@@ -47,7 +47,7 @@ typedef struct lp_usage_process {
     double children_rss_peak;
     lp_usage_trend rss, pss;
     lp_usage_io io;          /* NaN each where not measured */
-    uint8_t why[LP_COLUMNS]; /* lp_reason of the last missing value of each column, LP_REASON_NONE: none missing */
+    uint8_t why[LP_COLUMNS]; /* lp_reason of each column of which nothing is known, LP_REASON_NONE: something is */
 } lp_usage_process;
 
 typedef struct lp_usage_host {
@@ -57,6 +57,7 @@ typedef struct lp_usage_host {
     double rss_peak, pss_peak; /* bytes, together; PSS NaN unless it is known of every process */
     uint32_t pss_missing;
     double cpus, quota; /* CPUs that our processes may use: by affinity; by cgroup; NaN not known or no limit */
+    double online;      /* CPUs of the whole host */
     double memory, memory_limit; /* bytes: of the host; of the cgroup */
     double limit_used_peak;      /* bytes of the limiting cgroup in use, without what may be dropped */
     double available_least;      /* of the host's memory */
@@ -68,7 +69,8 @@ typedef struct lp_usage_host {
     double psi_cpu, psi_memory, psi_memory_full, psi_io, psi_io_full; /* share of time, "some" unless said */
     double seconds;                                                   /* watched */
     double lateness_max_s, ticks_missed, own_cpu_s, interval_s;       /* of the collector */
-    uint8_t why[LP_COLUMNS];
+    uint8_t why[LP_COLUMNS];                                          /* as of a process */
+    uint8_t gpu_why; /* lp_reason for which nothing at all is known of its devices */
 } lp_usage_host;
 
 typedef struct lp_usage_phase { /* what was used while a path was the open one; of all processes */
@@ -92,7 +94,7 @@ typedef struct lp_usage_gpu {
     double busy, ours;                                  /* mean shares; NaN with the reasons below */
     double memory_peak, memory_total, ours_memory_peak; /* bytes */
     double power_mean_w, temperature_max;
-    uint8_t why_busy, why_ours, why_ours_memory; /* lp_reason */
+    uint8_t why[LP_COLUMNS]; /* as of a process */
 } lp_usage_gpu;
 
 typedef struct lp_usage {
@@ -107,7 +109,7 @@ typedef struct lp_usage {
     uint32_t phase_count;
     lp_usage_gpu *gpus; /* by host and index */
     uint32_t gpu_count;
-    uint8_t gpu_why;     /* without devices: lp_reason of the host's GPU columns, LP_REASON_NONE: no word about it */
+    uint8_t gpu_why;     /* without devices: lp_reason of a host that has some, LP_REASON_NONE: no word about it */
     lp_usage_io io;      /* of all processes */
     lp_usage_io io_none; /* of that, without a phase */
     double io_intervals, io_gaps; /* between rows; of those, too long for a phase */

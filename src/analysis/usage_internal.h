@@ -5,6 +5,8 @@
 #include "analysis/usage_math.h"
 
 #define LP__USAGE_DEVICES 64u /* of a host */
+#define LP__BOOT_ROOM 64u     /* bytes of a boot id that are compared */
+#define LP__WHY_KNOWN 255u    /* in lists of reasons while files are read: there was a value, no reason is wanted */
 
 typedef struct lp__bins { /* one number a bin; owned by the usage's arena */
     double *cpu_s, *rss, *pss, *read, *write, *covered;
@@ -14,12 +16,18 @@ typedef struct lp__device {                                           /* while i
     uint32_t gpu;                                                     /* index into usage->gpus */
     float *busy;                                                      /* percent by bin, -1: no row; owned */
     double busy_s, busy_time, ours_s, ours_time, power_s, power_time; /* value x seconds, and those seconds */
+    double told_s, told_time; /* of our part in it, as the rows of the host have it */
 } lp__device;
 
 typedef struct lp__usage {
     lp_usage *usage;
     lp__grid grid;
     double begin_s; /* Unix time of the grid's zero */
+    bool placed;    /* a row of this host has been seen */
+    int64_t
+        place_ns; /* of its first one: Unix time less CLOCK_MONOTONIC. All files of a boot lie by that one, so that a clock
+                       * that is set in mid-run moves nothing */
+    char boot[LP__BOOT_ROOM]; /* whose clock that is */
     lp__bins run, host;
     lp__device devices[LP__USAGE_DEVICES];
     uint32_t device_count;
@@ -40,8 +48,11 @@ typedef struct lp__usage_reading {
     uint32_t *paths;           /* phase of each path id of the file; owned by malloc */
     uint32_t path_count;
     bool devices[LP__USAGE_DEVICES]; /* those that the process uses */
-    bool started;                    /* there was a row */
-    double at_s, mono_s, first_s;    /* of the last row: on the grid, CLOCK_MONOTONIC; of the first */
+    bool uses_torch;                 /* it holds memory of a device, by its own word */
+    bool own_place;                  /* of another boot than the host's: its own first row places it */
+    int64_t place_ns;
+    bool started;                 /* there was a row */
+    double at_s, mono_s, first_s; /* of the last row: on the grid, CLOCK_MONOTONIC; of the first */
     int64_t before[LP_COLUMNS];
     double interval_s;
     lp__cover covered;
@@ -51,12 +62,14 @@ typedef struct lp__usage_reading {
 
 /* Phase by path; UINT32_MAX without memory. */
 uint32_t lp__usage_phase(lp__usage *all, lp_str path, bool none);
+/* Before the rows of a file: which boot its clock is of. `boot` empty: not known, taken for the same. */
+void lp__usage_place(lp__usage_reading *reading, lp_str boot);
 lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *file, const lp_sample_batch *batch);
 void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_batch *batch);
 void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usage_process *process);
 void lp__usage_process_end(lp__usage_reading *reading);
-void lp__usage_host_batch(lp__usage *all, lp_usage_host *host, const lp_sample_batch *batch, double interval_s);
+void lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch);
 void lp__usage_host_end(lp__usage *all, lp_usage_host *host); /* after the files of its processes; frees the devices */
-lp_status lp__usage_gpu_batch(lp__usage *all, uint32_t host, const lp_sample_batch *batch, double interval_s);
+lp_status lp__usage_gpu_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch);
 
 #endif

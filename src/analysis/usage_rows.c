@@ -168,7 +168,14 @@ static void charge(lp__usage *all, uint32_t phase, const interval *took, double 
     }
 }
 
-/* How busy the devices of this process were at the end of the interval, counted for the phase that had the most of it. */
+/* Does its driver say who uses it? From within a container, and of partitions, it does not. */
+static bool is_told(const lp__usage *all, uint32_t device)
+{
+    return all->devices[device].told_time > 0.0 || !isnan(all->usage->gpus[all->devices[device].gpu].ours_memory_peak);
+}
+
+/* How busy the devices of this process were at the end of the interval, counted for the phase that had the most of it. Where it
+ * is not told whose they are, they count for processes that say themselves that they use one. */
 static void charge_devices(lp__usage_reading *reading, uint32_t phase, double at_s, double vram)
 {
     lp__usage *all = reading->all;
@@ -177,7 +184,8 @@ static void charge_devices(lp__usage_reading *reading, uint32_t phase, double at
 
     raise_to(&to->vram_peak, vram);
     for (uint32_t i = 0; i < all->device_count; i++) {
-        float busy = reading->devices[i] ? all->devices[i].busy[bin] : -1.0f;
+        bool used = reading->devices[i] || (reading->uses_torch && !is_told(all, i));
+        float busy = used ? all->devices[i].busy[bin] : -1.0f;
         if (busy >= 0.0f) {
             to->gpu_busy[busy < 100.0f ? (uint32_t)(busy + 0.5f) : 100]++;
             to->gpu_samples++;
@@ -268,8 +276,6 @@ static void remember(lp__usage_reading *reading, const lp_sample_batch *batch, u
         int64_t value = at_row(batch, (lp_column)c, row);
         if (restart || value != LP_UNKNOWN_I64) /* a counter that is read less often: from its last reading */
             reading->before[c] = value;
-        if (value == LP_UNKNOWN_I64 && batch->reason[c] != LP_REASON_NONE && batch->reason[c] < 256)
-            reading->process->why[c] = (uint8_t)batch->reason[c];
     }
 }
 
@@ -298,21 +304,68 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
     raise_to(&usage->vram_reserved_peak, known(at_row(batch, LP_COLUMN_TORCH_RESERVED, row), KIB));
 }
 
+/* Why nothing is known of a column, unless something is. */
+static void take_reasons(uint8_t why[LP_COLUMNS], const lp_sample_batch *batch)
+{
+    for (uint32_t c = 0; c < LP_COLUMNS; c++) {
+        for (uint32_t row = 0; batch->value[c] && why[c] != LP__WHY_KNOWN && row < batch->rows; row++)
+            if (batch->value[c][row] != LP_UNKNOWN_I64)
+                why[c] = LP__WHY_KNOWN;
+        if (why[c] != LP__WHY_KNOWN && batch->reason[c] != LP_REASON_NONE && batch->reason[c] < LP__WHY_KNOWN)
+            why[c] = (uint8_t)batch->reason[c];
+    }
+}
+
+static void end_reasons(uint8_t why[LP_COLUMNS])
+{
+    for (uint32_t c = 0; c < LP_COLUMNS; c++)
+        if (why[c] == LP__WHY_KNOWN)
+            why[c] = LP_REASON_NONE;
+}
+
+void lp__usage_place(lp__usage_reading *reading, lp_str boot)
+{
+    lp__usage *all = reading->all;
+    size_t size = boot.size < LP__BOOT_ROOM - 1 ? boot.size : LP__BOOT_ROOM - 1;
+
+    reading->own_place = all->placed && size > 0 && all->boot[0] &&
+                         (strncmp(all->boot, boot.data, size) != 0 || all->boot[size] != '\0');
+    if (!all->placed && size > 0) {
+        memcpy(all->boot, boot.data, size);
+        all->boot[size] = '\0';
+    }
+}
+
+/* Where a batch lies: Unix time less CLOCK_MONOTONIC of the host's first row. */
+static int64_t place_of(lp__usage_reading *reading, const lp_sample_batch *batch)
+{
+    lp__usage *all = reading->all;
+    int64_t here = (int64_t)(batch->unix_ns - batch->mono_ns);
+
+    if (reading->own_place)
+        return reading->started ? reading->place_ns : here;
+    if (!all->placed)
+        all->place_ns = here;
+    all->placed = true;
+    return all->place_ns;
+}
+
 lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *file, const lp_sample_batch *batch)
 {
     lp_usage_process *process = reading->process;
 
+    reading->place_ns = place_of(reading, batch);
+    take_reasons(process->why, batch);
     for (uint32_t row = 0; row < batch->rows; row++) {
         double after = (double)batch->time_us[row] / 1e6, mono_s = (double)batch->mono_ns / 1e9 + after;
-        double unix_s = (double)batch->unix_ns / 1e9 + after;
         interval took = {.from_s = reading->at_s};
         lp_status status = LP_OK;
 
         if (!reading->started) {
-            took.to_s = unix_s - reading->all->begin_s;
+            took.to_s = (double)((int64_t)batch->mono_ns + reading->place_ns) / 1e9 + after - reading->all->begin_s;
             reading->first_s = mono_s;
             process->cpu_unsampled_s = known(at_row(batch, LP_COLUMN_CPU, row), 1e-6);
-        } else { /* the clock that is not set tells how long; only the first row says where the grid lies */
+        } else { /* the clock that is not set tells how long */
             took.to_s = took.from_s + fmax(mono_s - reading->mono_s, 0.0);
             bool gap = took.to_s - took.from_s > LP_USAGE_GAP * reading->interval_s;
             add_interval(reading, batch, row, &took, gap);
@@ -362,10 +415,7 @@ void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_bat
         raise_to(&gpu->ours_memory_peak, memory);
         raise_to(&all->usage->vram_held_peak, memory);
     }
-    if (isnan(gpu->ours_memory_peak) && batch->reason[LP_COLUMN_GPU_OURS_MEMORY] != 0)
-        gpu->why_ours_memory = (uint8_t)batch->reason[LP_COLUMN_GPU_OURS_MEMORY];
-    if (device->ours_time == 0.0 && batch->reason[LP_COLUMN_GPU_OURS_BUSY] != 0)
-        gpu->why_ours = (uint8_t)batch->reason[LP_COLUMN_GPU_OURS_BUSY];
+    take_reasons(gpu->why, batch);
 }
 
 void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usage_process *process)
@@ -412,6 +462,7 @@ void lp__usage_process_end(lp__usage_reading *reading)
         usage->rss_max_process = process->rss.peak;
         usage->rss_max_worker = process->worker;
     }
+    end_reasons(process->why);
     free(reading->paths);
     reading->paths = NULL;
 }
@@ -445,14 +496,17 @@ static void host_gauges(lp_usage_host *host, const lp_sample_batch *batch, uint3
 }
 
 /* Sums until lp__usage_host_end makes shares of them. */
-void lp__usage_host_batch(lp__usage *all, lp_usage_host *host, const lp_sample_batch *batch, double interval_s)
+void lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch)
 {
+    lp__usage *all = reading->all;
     double mono_s = (double)batch->mono_ns / 1e9, begin_s = mono_s + (double)batch->time_us[0] / 1e6;
     double end_s = mono_s + (double)batch->time_us[batch->rows - 1] / 1e6;
 
     if (all->host_started && end_s < all->host_mono_s) /* another boot */
         all->host_started = false;
-    host->interval_s = interval_s;
+    (void)place_of(reading, batch);
+    host->interval_s = reading->interval_s;
+    take_reasons(host->why, batch);
     for (uint32_t row = 0; row < batch->rows; row++)
         host_gauges(host, batch, row);
     host->seconds += end_s - (all->host_started ? all->host_mono_s : begin_s);
@@ -467,11 +521,8 @@ void lp__usage_host_batch(lp__usage *all, lp_usage_host *host, const lp_sample_b
     add_known(&host->psi_memory_full, rise(all, batch, LP_COLUMN_PSI_MEMORY_FULL, 1e-6));
     add_known(&host->psi_io, rise(all, batch, LP_COLUMN_PSI_IO, 1e-6));
     add_known(&host->psi_io_full, rise(all, batch, LP_COLUMN_PSI_IO_FULL, 1e-6));
-    for (uint32_t c = 0; c < LP_COLUMNS; c++) {
+    for (uint32_t c = 0; c < LP_COLUMNS; c++)
         all->host_before[c] = at_row(batch, (lp_column)c, batch->rows - 1);
-        if (batch->reason[c] != LP_REASON_NONE && batch->reason[c] < 256)
-            host->why[c] = (uint8_t)batch->reason[c];
-    }
     all->host_started = true;
     all->host_mono_s = end_s;
 }
@@ -484,6 +535,7 @@ void lp__usage_host_end(lp__usage *all, lp_usage_host *host)
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
         *shares[i] = host->seconds > 0.0 ? *shares[i] / host->seconds : (double)NAN;
     host->throttled_share = host->throttle_periods > 0.0 ? host->throttled_share / host->throttle_periods : (double)NAN;
+    host->online = host->cpus;
     if (!isnan(all->affinity))
         host->cpus = isnan(host->cpus) ? all->affinity : fmin(host->cpus, all->affinity);
     for (uint32_t i = 0; i < all->device_count; i++) {
@@ -493,12 +545,18 @@ void lp__usage_host_end(lp__usage *all, lp_usage_host *host)
             gpu->busy = device->busy_s / device->busy_time;
         if (device->ours_time > 0.0 && device->busy_time > 0.0)
             gpu->ours = fmin(device->ours_s / device->busy_time, 1.0);
+        else if (device->told_time > 0.0) /* no process of ours was on it */
+            gpu->ours = device->told_s / device->told_time;
+        end_reasons(gpu->why);
         if (device->power_time > 0.0)
             gpu->power_mean_w = device->power_s / device->power_time;
         free(device->busy);
     }
+    end_reasons(host->why);
     all->device_count = 0;
     all->host_started = false;
+    all->placed = false;
+    all->boot[0] = '\0';
     all->affinity = (double)NAN;
 }
 
@@ -518,6 +576,7 @@ static uint32_t new_device(lp__usage *all, uint32_t host, const lp_sample_batch 
     }
     if (usage->gpu_count > 0)
         memcpy(gpus, usage->gpus, usage->gpu_count * sizeof *gpus);
+    usage->gpus = gpus;
     gpus[usage->gpu_count] = (lp_usage_gpu){.host = host,
                                             .index = batch->index,
                                             .name = name,
@@ -527,26 +586,44 @@ static uint32_t new_device(lp__usage *all, uint32_t host, const lp_sample_batch 
                                             .memory_total = nan,
                                             .ours_memory_peak = nan,
                                             .power_mean_w = nan,
-                                            .temperature_max = nan,
-                                            .why_ours = LP_REASON_NOT_USED,
-                                            .why_ours_memory = LP_REASON_NOT_USED};
-    usage->gpus = gpus;
+                                            .temperature_max = nan};
+    for (uint32_t c = 0; c < LP_COLUMNS; c++)
+        usage->gpus[usage->gpu_count].why[c] = LP_REASON_NEVER;
     for (uint32_t i = 0; i < all->grid.bins; i++)
         busy[i] = -1.0f;
     all->devices[all->device_count] = (lp__device){.gpu = usage->gpu_count++, .busy = busy};
     return all->device_count++;
 }
 
-lp_status lp__usage_gpu_batch(lp__usage *all, uint32_t host, const lp_sample_batch *batch, double interval_s)
+/* Does the batch tell anything? A library that does not work has a row that says why, for want of a device it can name. */
+static bool is_empty(const lp_sample_batch *batch, uint8_t *why)
 {
+    uint8_t reasons[LP_COLUMNS] = {0};
+
+    take_reasons(reasons, batch);
+    for (uint32_t c = 0; c < LP_COLUMNS; c++)
+        if (reasons[c] == LP__WHY_KNOWN)
+            return false;
+    *why = reasons[LP_COLUMN_GPU_BUSY];
+    return true;
+}
+
+lp_status lp__usage_gpu_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch)
+{
+    lp__usage *all = reading->all;
+    double place_s = (double)((int64_t)batch->mono_ns + place_of(reading, batch)) / 1e9;
     uint32_t at = device_of(all, batch->index);
 
-    if (at == UINT32_MAX && (at = new_device(all, host, batch)) == UINT32_MAX)
+    if (at == UINT32_MAX && is_empty(batch, &host->gpu_why))
+        return LP_OK;
+    if (at == UINT32_MAX && (at = new_device(all, host->host, batch)) == UINT32_MAX)
         return all->device_count == LP__USAGE_DEVICES ? LP_OK : LP_E_MEMORY;
+    double interval_s = reading->interval_s;
     lp__device *device = &all->devices[at];
     lp_usage_gpu *gpu = &all->usage->gpus[device->gpu];
     for (uint32_t row = 0; row < batch->rows; row++) {
-        double unix_s = (double)batch->unix_ns / 1e9 + (double)batch->time_us[row] / 1e6;
+        double unix_s = place_s + (double)batch->time_us[row] / 1e6;
+        double ours = known(at_row(batch, LP_COLUMN_GPU_OURS_BUSY, row), 1e-3);
         double busy = known(at_row(batch, LP_COLUMN_GPU_BUSY, row), 1e-3);
         double power = known(at_row(batch, LP_COLUMN_GPU_POWER, row), 1e-3);
         uint32_t bin = lp__grid_bin(&all->grid, unix_s - all->begin_s);
@@ -559,12 +636,16 @@ lp_status lp__usage_gpu_batch(lp__usage *all, uint32_t host, const lp_sample_bat
             device->power_s += power * interval_s;
             device->power_time += interval_s;
         }
+        if (!isnan(ours)) {
+            device->told_s += ours * interval_s;
+            device->told_time += interval_s;
+        }
+        raise_to(&gpu->ours_memory_peak, known(at_row(batch, LP_COLUMN_GPU_OURS_MEMORY, row), KIB));
         raise_to(&gpu->memory_peak, known(at_row(batch, LP_COLUMN_GPU_MEMORY_USED, row), KIB));
         raise_to(&gpu->memory_total, known(at_row(batch, LP_COLUMN_GPU_MEMORY_TOTAL, row), KIB));
         raise_to(&gpu->temperature_max, known(at_row(batch, LP_COLUMN_GPU_TEMPERATURE, row), 1.0));
         gpu->rows++;
     }
-    if (device->busy_time == 0.0 && batch->reason[LP_COLUMN_GPU_BUSY] != 0)
-        gpu->why_busy = (uint8_t)batch->reason[LP_COLUMN_GPU_BUSY];
+    take_reasons(gpu->why, batch);
     return LP_OK;
 }

@@ -9,15 +9,16 @@
 
 #include "cli/options.h"
 
-static const lp_cli_command *const commands[] = {&lp__cli_report, &lp__cli_top,   &lp__cli_compare,
-                                                 &lp__cli_dump,   &lp__cli_lines, &lp__cli_run};
-#define COMMAND_COUNT (sizeof commands / sizeof *commands)
+const lp_cli_command *const lp__cli_commands[] = {&lp__cli_report, &lp__cli_top, &lp__cli_compare,   &lp__cli_dump,
+                                                  &lp__cli_lines,  &lp__cli_run, &lp__cli_completion};
+#define COMMAND_COUNT (sizeof lp__cli_commands / sizeof *lp__cli_commands)
+const size_t lp__cli_command_count = COMMAND_COUNT;
 
 static void put_usage(const lp_cli_io *io, lp_sink *sink)
 {
     lp_sink_format(sink, "usage: %s COMMAND [options] ...\n\ncommands:\n", lp__cli_program(io));
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        lp_sink_format(sink, "  %-12s%s\n", commands[i]->name, commands[i]->summary);
+        lp_sink_format(sink, "  %-12s%s\n", lp__cli_commands[i]->name, lp__cli_commands[i]->summary);
     lp_sink_format(sink, "\n%s COMMAND --help says more; --version shows the version.\n", lp__cli_program(io));
 }
 
@@ -26,7 +27,7 @@ static int unknown_command(const lp_cli_io *io, const char *word)
     const char *names[COMMAND_COUNT];
 
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        names[i] = commands[i]->name;
+        names[i] = lp__cli_commands[i]->name;
     put_usage(io, io->err);
     const char *closest = lp__cli_closest(word, names, COMMAND_COUNT, sizeof *names);
     if (closest)
@@ -49,14 +50,14 @@ static int dispatch(int argc, const char *const *argv, const lp_cli_io *io)
         return LP_EXIT_OK;
     }
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        lp_cli_call call = {.command = commands[i], .io = io};
+        lp_cli_call call = {.command = lp__cli_commands[i], .io = io};
         bool done = false;
-        if (strcmp(argv[0], commands[i]->name) != 0)
+        if (strcmp(argv[0], lp__cli_commands[i]->name) != 0)
             continue;
-        if (commands[i]->in_python)
+        if (lp__cli_commands[i]->in_python)
             return lp__cli_fail(io, "%s needs Python: use the command of the Python package lineprofiler", argv[0]);
         int result = lp__cli_parse(&call, argc - 1, argv + 1, &done);
-        return done || result != LP_EXIT_OK ? result : commands[i]->run(&call);
+        return done || result != LP_EXIT_OK ? result : lp__cli_commands[i]->run(&call);
     }
     return unknown_command(io, argv[0]);
 }

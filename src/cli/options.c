@@ -126,7 +126,7 @@ static int misused(const lp_cli_call *call, const char *format, ...)
     return lp__cli_fail(call->io, "%s: %s", call->command->name, text);
 }
 
-static bool in_choices(const char *choices, const char *value)
+bool lp__cli_is_choice(const char *choices, const char *value)
 {
     size_t size = strlen(value);
 
@@ -143,7 +143,7 @@ static int set_option(lp_cli_call *call, const lp_cli_option *option, const char
 {
     char *slot = (char *)&call->values + option->slot;
 
-    if (option->choices && !in_choices(option->choices, value))
+    if (option->choices && !lp__cli_is_choice(option->choices, value))
         return misused(call, "%s: invalid choice '%s' (choose from %s)", option->name, value, option->choices);
     if (option->value) {
         memcpy(slot, &value, sizeof value);
@@ -231,6 +231,9 @@ int lp__cli_parse(lp_cli_call *call, int argc, const char *const *argv, bool *do
             result = parse_short(call, argc, argv, &at);
         } else if (count >= LP_CLI_ARGUMENTS || !call->command->arguments[count]) {
             result = misused(call, "unexpected argument %s", word);
+        } else if (count == 0 && call->command->argument_choices &&
+                   !lp__cli_is_choice(call->command->argument_choices, word)) {
+            result = misused(call, "invalid choice '%s' (choose from %s)", word, call->command->argument_choices);
         } else {
             call->arguments[count++] = word;
         }

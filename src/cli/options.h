@@ -34,13 +34,20 @@ typedef struct lp_cli_call {
 typedef struct lp_cli_command {
     const char *name, *summary, *details;
     const char *arguments[LP_CLI_ARGUMENTS]; /* names of the required ones, NULL beyond the last */
+    const char *argument_choices;            /* of the first one: "bash|zsh|fish", NULL any text */
     const lp_cli_option *options;
     size_t option_count;
     int (*run)(const lp_cli_call *call); /* returns an exit code */
-    bool in_python;                      /* not here: no options, no run */
+    bool in_python;                      /* run there; its options stand here for completion */
+    bool has_program;                    /* what follows the first argument is a program's own */
 } lp_cli_command;
 
-extern const lp_cli_command lp__cli_report, lp__cli_top, lp__cli_compare, lp__cli_dump, lp__cli_lines, lp__cli_run;
+extern const lp_cli_command lp__cli_report, lp__cli_top, lp__cli_compare, lp__cli_dump, lp__cli_lines, lp__cli_run,
+    lp__cli_completion;
+
+/* All of them, in the order of the usage. */
+extern const lp_cli_command *const lp__cli_commands[];
+extern const size_t lp__cli_command_count;
 
 /* Reads the words after the command's name. LP_EXIT_OK: call->values and arguments are set (pointers into argv).
  * `done` is set when --help or --version has been answered. LP_EXIT_USAGE: said on stderr. */
@@ -52,6 +59,8 @@ int lp__cli_fail(const lp_cli_io *io, const char *format, ...) __attribute__((fo
 void lp__cli_version(const lp_cli_io *io);
 void lp__cli_usage(const lp_cli_command *command, const lp_cli_io *io, lp_sink *sink);
 void lp__cli_help(const lp_cli_command *command, const lp_cli_io *io);
+/* Whether `word` is one of "a|b|c". */
+bool lp__cli_is_choice(const char *choices, const char *word);
 /* The closest of `count` words (`stride` bytes apart, each a const char *), NULL if none is close. */
 const char *lp__cli_closest(const char *word, const void *words, size_t count, size_t stride);
 

@@ -246,8 +246,6 @@ static bool decide_to_stay(collector *c)
     lp__watch *w = &c->watch;
 
     if (c->lock >= 0) {
-        unlinkat(w->folder, LP_SOURCE_FACTS, 0);
-        unlinkat(w->folder, LP_TRACK_FILE, 0);
         if (lp_election_is_ours(w->folder, c->lock_name, c->lock))
             unlinkat(w->folder, c->lock_name, 0);
         close(c->lock);
@@ -256,6 +254,7 @@ static bool decide_to_stay(collector *c)
     w->listed = (struct timespec){0};
     lp__watch_scan(w);
     if (keeping(c) == 0) {
+        lp_election_tidy(w->folder, w->path); /* the facts that we left there, if no other collector needs them */
         rmdir(w->path);
         return false;
     }
@@ -264,9 +263,6 @@ static bool decide_to_stay(collector *c)
         return false; /* one of those has started another */
     if (c->lock >= 0)
         lp_election_sign(c->lock);
-    if (c->facts.commit[0])
-        lp_source_facts_write(w->folder, &c->facts);
-    lp_track_write(w->folder, &c->track);
     return true;
 }
 
@@ -347,7 +343,7 @@ static void clock_tick(collector *c, uint64_t now)
     (void)now;
     lp_clock_moment(&moment);
     if (lp_track_add(&c->track, &moment, lp_clock_ns(CLOCK_BOOTTIME)))
-        lp_track_write(c->watch.folder, &c->track);
+        lp_track_write(c->watch.folder, c->watch.time_ns, &c->track);
 }
 
 /* One round. false: over. */
@@ -399,7 +395,7 @@ int lp__collector_run(const lp__collector_task *task)
     if (!open_events(&c))
         return 2;
     lp_clock_init(-1);
-    lp_track_read(c.watch.folder, &c.track); /* what one before us has seen */
+    lp_track_read(c.watch.folder, c.watch.time_ns, &c.track); /* what one before us has seen */
     clock_tick(&c, 0);
     c.adopt = c.changed = true; /* what earlier runs into this directory left; what is there */
     for (size_t i = 0; i < JOBS; i++)

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -55,27 +54,16 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &ours, NULL);
 }
 
+/* As far as the hard ones allow. A core file beside the program's would only puzzle. */
 static void reset_limits(void)
 {
     struct rlimit limit;
 
-#define RAISE(which)                                                                                                   \
-    do {                                                                                                               \
-        if (getrlimit(which, &limit) == 0) {                                                                           \
-            limit.rlim_cur = limit.rlim_max;                                                                           \
-            setrlimit(which, &limit);                                                                                  \
-        }                                                                                                              \
-    } while (0)
-    RAISE(RLIMIT_NOFILE);
-    RAISE(RLIMIT_FSIZE);
-    RAISE(RLIMIT_CPU);
-    RAISE(RLIMIT_AS);
-    RAISE(RLIMIT_DATA);
-#undef RAISE
-    if (getrlimit(RLIMIT_CORE, &limit) == 0) {
-        limit.rlim_cur = 0; /* a core file beside the program's would only puzzle */
-        setrlimit(RLIMIT_CORE, &limit);
-    }
+    for (int which = 0; which < RLIM_NLIMITS; which++)
+        if (getrlimit(which, &limit) == 0) {
+            limit.rlim_cur = which == RLIMIT_CORE ? 0 : limit.rlim_max;
+            setrlimit(which, &limit);
+        }
 }
 
 static void reset_scheduling(void)
@@ -85,6 +73,9 @@ static void reset_scheduling(void)
 
     sched_setscheduler(0, SCHED_OTHER, &normal);
     setpriority(PRIO_PROCESS, 0, 0); /* a program that is nice stays so: only root may go back */
+#ifdef SYS_ioprio_set
+    syscall(SYS_ioprio_set, 1 /* a process */, 0, 0 /* by its nice value */);
+#endif
     memset(every, 0xff, sizeof every);
     sched_setaffinity(0, sizeof every, (const cpu_set_t *)(const void *)every);
 }

@@ -1,5 +1,6 @@
 /* A process that was started out of the middle of somebody's program becomes nobody's: own session, no descriptors, no signal set
- * ignored or blocked, no limits, priority or CPU of the program's. */
+ * ignored or blocked (but those that it reads itself), no soft limit, scheduling policy, nice value (where the kernel lets us back:
+ * root), I/O priority or CPU of the program's. Hard limits stay, and so do cgroups and namespaces. */
 #ifndef LP_COLLECTOR_RESET_H
 #define LP_COLLECTOR_RESET_H
 

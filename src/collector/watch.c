@@ -87,6 +87,7 @@ static void add(lp__watch *watch, const char *name)
     lp_worker *head = NULL;
     lp_seg_header header;
     uint32_t state = LP_SEG_CREATING;
+    bool owner = true;
     size_t got = 0;
     dev_t dev;
     ino_t ino;
@@ -96,9 +97,9 @@ static void add(lp__watch *watch, const char *name)
         watch->listed = (struct timespec){0};
         return;
     }
-    lp_status status = lp__segment_head(fd, name, &head, &state, NULL);
+    lp_status status = lp__segment_look(fd, name, &head, &state, &owner, NULL);
     if (status == LP_OK && state == LP_SEG_CREATING) {
-        if (lp__segment_has_owner(fd))
+        if (owner)
             watch->pending++;
         else if (lp__segment_claim(fd) && lp__segment_is_still(watch->folder, name, dev, ino))
             unlinkat(watch->folder, name, 0); /* it died before it recorded anything */

@@ -207,8 +207,11 @@ void lp_lines_line_slow(lp_line_thread *th, const void *frame, const void *key, 
     uint32_t entry = at != SIZE_MAX ? lp_line_entry_at(f->code, at) : LP_LINE_NOWHERE;
     if (entry == LP_LINE_NOWHERE)
         entry = lp_line_entry_of(f->code, line);
-    if (entry != LP_LINE_NOWHERE)
-        lp__line_visit(th, f, entry, now);
+    if (entry == LP_LINE_NOWHERE)
+        return;
+    lp__line_visit(th, f, entry, now);
+    if (f->code->weights && at < f->code->bytes)
+        LP__LINE_ADD(th->seg->own, f->code->weights[at >> 1]);
 }
 
 /* ---- suspended frames ------------------------------------------------------------------------------------------------ */

@@ -173,8 +173,9 @@ static lp_line_code *copy_of(lp_lines *lines, const lp_line_code *from)
 {
     size_t entries = from->bytes / 2 * (from->narrow ? sizeof *from->narrow : sizeof *from->wide);
     size_t numbers = from->slots * sizeof *from->lines;
+    size_t weights = from->weights ? from->bytes / 2 * sizeof *from->weights : 0;
     lp__line_file *file = file_of(lines, from->file, from->file_size);
-    unsigned char *at = file ? take(lines, sizeof *from + numbers + entries + from->name_size + 1) : NULL;
+    unsigned char *at = file ? take(lines, sizeof *from + numbers + entries + weights + from->name_size + 1) : NULL;
 
     if (!at)
         return NULL;
@@ -188,6 +189,10 @@ static lp_line_code *copy_of(lp_lines *lines, const lp_line_code *from)
     code->narrow = from->narrow ? (const uint16_t *)(void *)at : NULL;
     code->wide = from->narrow ? NULL : (const uint32_t *)(void *)at;
     at += entries;
+    if (from->weights)
+        memcpy(at, from->weights, weights);
+    code->weights = from->weights ? (const uint16_t *)(void *)at : NULL;
+    at += weights;
     memcpy(at, from->name, from->name_size);
     at[from->name_size] = '\0';
     code->name = (const char *)at;

@@ -46,6 +46,8 @@ typedef enum lp_line_event { /* classes of own cost besides those of lines */
                              LP_LINE_RETURN,
                              LP_LINE_YIELD,
                              LP_LINE_RESUME,
+                             LP_LINE_UNMARKED, /* a call of code that is not measured, from such code */
+                             LP_LINE_LEFT,     /* the same from measured code */
                              LP_LINE_EVENTS
 } lp_line_event;
 
@@ -59,7 +61,8 @@ typedef struct lp_line_code {
     uint32_t index;         /* 0, 1, … in order of first sight */
     const uint16_t *narrow; /* entries. NULL: see wide */
     const uint32_t *wide;
-    const int32_t *lines; /* line numbers by slot, ascending */
+    const uint16_t *weights; /* by entry: ticks that the instructions of a visit cost besides its event; NULL: none */
+    const int32_t *lines;    /* line numbers by slot, ascending */
     uint32_t slots;
     int32_t first_line;
     const char *file, *name; /* bytes */
@@ -323,6 +326,8 @@ static inline bool lp_lines_line(lp_line_thread *th, const void *frame, const vo
     if (LP_LINE_UNLIKELY(entry == LP_LINE_NOWHERE))
         return false;
     lp__line_visit(th, f, entry, now);
+    if (f->code->weights)
+        LP__LINE_ADD(th->seg->own, f->code->weights[at >> 1]);
     return true;
 }
 
@@ -404,6 +409,14 @@ static inline void lp_lines_leave(lp_line_thread *th, const void *frame, const v
         lp__line_pop(th, th->top, now - th->seg->own);
         LP__LINE_ADD(th->seg->own, th->cost.event[LP_LINE_RETURN]);
     }
+}
+
+/* Something that is no event of this thread's frames has cost `class`. */
+static inline void lp_lines_cost(lp_line_event class)
+{
+    for (lp_line_thread *th = lp__lines_current; th; th = th->next)
+        if (LP_LINE_LIKELY(__atomic_load_n(&th->go, __ATOMIC_ACQUIRE) == LP_LINES_GO))
+            LP__LINE_ADD(th->seg->own, th->cost.event[class]);
 }
 
 /* The frame yields or awaits. */

@@ -174,10 +174,12 @@ typedef _PyCFrame lpy_cframe;
 /* In a call event: it goes on after a yield, or an exception was thrown into it there. */
 #define lpy_frame_resumes(frame) (lpy_frame_offset(frame) > (frame)->f_code->_co_firsttraceable)
 
+#define lpy_frame_is_generators(frame) ((frame)->owner == FRAME_OWNED_BY_GENERATOR)
+
 /* In a return event: it only yielded. The generator object is around its frame. */
 static inline int lpy_frame_yields(const lpy_frame *frame)
 {
-    if (frame->owner != FRAME_OWNED_BY_GENERATOR)
+    if (!lpy_frame_is_generators(frame))
         return 0;
     const char *generator = (const char *)frame - offsetof(PyGenObject, gi_iframe);
     return ((const PyGenObject *)(const void *)generator)->gi_frame_state == FRAME_SUSPENDED;
@@ -191,6 +193,7 @@ typedef CFrame lpy_cframe;
 #define lpy_thread_top(tstate) ((tstate)->frame)
 #define lpy_frame_resumes(frame) ((frame)->f_lasti >= 0)
 #define lpy_frame_offset(frame) ((frame)->f_lasti)
+#define lpy_frame_is_generators(frame) ((frame)->f_gen != NULL)
 
 static inline int lpy_frame_yields(const lpy_frame *frame)
 {

@@ -5,6 +5,7 @@
  * line_share.c    the segment's file, and reading those of others
  * line_code.c     what each instruction of a code object is to the engine
  * line_depth.c    how much is on the stack before each instruction
+ * line_weight.c   what tracing adds to the instructions of a line
  * line_cost.c     what an event costs here
  * line_monitoring.c, line_trace.c   the back ends: how events come */
 #ifndef LP_PYTHON_LINE_H
@@ -18,6 +19,7 @@ typedef struct LineEngine LineEngine;
 
 typedef struct lpy_line_backend {
     const char *name;
+    bool traces; /* the interpreter runs each instruction of measured code slower */
     /* Events flow from here on for the marked code objects, and all code if `select` is there. 0; -1: cannot (a sentence is
      * in `trouble`, no exception is set). */
     int (*start)(LineEngine *engine);
@@ -66,8 +68,8 @@ void lpy_line_discover_stacks(LineEngine *engine);
 enum { LPY_LINE_PLAIN = 0, LPY_LINE_FAR = 1, LPY_LINE_GLOBAL = 2, LPY_LINE_LOOP = 4 };
 #define LPY_LINE_SMALL 256 /* CPython keeps the ints up to here */
 
-/* line_code.c: everything but index and mark; -1 with an exception. */
-int lpy_line_code_read(PyObject *code, lp_line_code *out);
+/* line_code.c: everything but index and mark; -1 with an exception. With weights if the back end traces. */
+int lpy_line_code_read(const lpy_line_backend *backend, PyObject *code, lp_line_code *out);
 void lpy_line_code_free(lp_line_code *code); /* what it points to */
 
 /* line_depth.c: by instruction; malloc. `handlers`: the exception table. NULL: cannot. */
@@ -80,7 +82,33 @@ typedef struct lpy_line_flow {
 lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, const unsigned char *handlers,
                                   size_t handlers_size);
 
-/* line_cost.c: 0, or -1 when it cannot be measured (no exception is set). Measured once a process and back end. */
+/* After lpy_line_flow_read: the whole argument of the instruction, whether it jumps, where to, and whether the one after it is
+ * reached from it. */
+bool lpy_line_jump(const unsigned char *code, uint32_t units, uint32_t unit, uint32_t *argument, uint32_t *target,
+                   bool *ends);
+
+/* line_weight.c: classes of instructions by what tracing adds, in ticks; all but the plain one are on top of the plain one. */
+typedef enum lpy_line_price {
+    LPY_PRICE_NOTHING, /* no instruction of its own */
+    LPY_PRICE_PLAIN,
+    LPY_PRICE_GLOBAL,
+    LPY_PRICE_BUILTIN,
+    LPY_PRICE_ATTR,
+    LPY_PRICE_STORE_ATTR,
+    LPY_PRICE_SUBSCR,
+    LPY_PRICE_STORE_SUBSCR,
+    LPY_PRICE_BINARY,
+    LPY_PRICE_COMPARE,
+    LPY_PRICE_UNPACK,
+    LPY_PRICE_CALL,
+    LPY_PRICES
+} lpy_line_price;
+extern double lpy_line_prices[LPY_PRICES];
+/* By instruction, malloc: ticks from there to the end of its line. `code` has all but these. NULL: no memory. */
+uint16_t *lpy_line_weigh(const lp_line_code *code, const unsigned char *bytes, PyObject *names);
+
+/* line_cost.c: 0, or -1 when it cannot be measured (no exception is set). Measured once a process and back end. `cost` may be
+ * NULL: only lpy_line_prices are wanted. */
 int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost);
 PyObject *lpy_line_cost_dict(const lpy_line_backend *backend);
 

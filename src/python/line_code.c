@@ -362,9 +362,10 @@ void lpy_line_code_free(lp_line_code *code)
     free((void *)(uintptr_t)code->lines);
     free((void *)(uintptr_t)code->narrow);
     free((void *)(uintptr_t)code->wide);
+    free((void *)(uintptr_t)code->weights);
 }
 
-int lpy_line_code_read(PyObject *code, lp_line_code *out)
+int lpy_line_code_read(const lpy_line_backend *backend, PyObject *code, lp_line_code *out)
 {
     PyObject *bytes = NULL, *table = NULL;
     int rc = -1;
@@ -386,7 +387,10 @@ int lpy_line_code_read(PyObject *code, lp_line_code *out)
         if (rc == 0) {
             out->file = copy_text(((PyCodeObject *)code)->co_filename, &out->file_size);
             out->name = copy_text(lpy_code_name(code), &out->name_size);
-            if (!out->file || !out->name) {
+            if (backend && backend->traces)
+                out->weights = lpy_line_weigh(out, (const unsigned char *)PyBytes_AsString(bytes),
+                                              ((PyCodeObject *)code)->co_names);
+            if (!out->file || !out->name || (backend && backend->traces && !out->weights)) {
                 lpy_line_code_free(out);
                 rc = -1;
             }

@@ -1,48 +1,9 @@
-/* What an event of the line engine costs on this machine under this interpreter, by class: measured once a process and back
- * end, before the first start, with an engine of its own. About 3 ms. The least of several short rounds, since a neighbour
- * can only add; the error is half of what the rounds' middle lies above the least. */
-#include <stdlib.h>
+/* What an event of the line engine costs on this machine under this interpreter, by class, and an instruction where tracing slows
+ * them: worked out once a process and back end from what the probes (line_probe.c) took bare and measured. A few ms. */
+#include <math.h>
+#include <stdio.h>
 
-#include "python/line.h"
-
-#define ROUNDS 9
-#define PASSES 150
-
-static const char program[] = "G = 1\n"
-                              "def loop(n):\n"
-                              "    for _ in n:\n"
-                              "        a = 1\n"
-                              "def plain(n):\n"
-                              "    for _ in n:\n"
-                              "        a = 1\n"
-                              "        b = a\n"
-                              "        c = b\n"
-                              "        d = c\n"
-                              "        a = d\n"
-                              "def from_globals(n):\n"
-                              "    for _ in n:\n"
-                              "        G\n"
-                              "        G\n"
-                              "        G\n"
-                              "        G\n"
-                              "def callee():\n"
-                              "    pass\n"
-                              "def call(n):\n"
-                              "    for _ in n:\n"
-                              "        callee()\n"
-                              "def source(n):\n"
-                              "    for _ in n: yield\n"
-                              "def drain(n):\n"
-                              "    for _ in source(n):\n"
-                              "        pass\n";
-
-enum { LOOP, PLAIN, GLOBALS, CALL, DRAIN, PROGRAMS };
-static const char *const runs[PROGRAMS] = {"loop", "plain", "from_globals", "call", "drain"};
-static const char *const marks[PROGRAMS] = {"loop", "plain", "from_globals", "callee", "source"};
-
-typedef struct times { /* ticks of a run */
-    uint64_t bare[ROUNDS], on[ROUNDS];
-} times;
+#include "python/line_probe.h"
 
 typedef struct costs {
     bool measured, good;
@@ -53,84 +14,7 @@ static costs known[2];
 
 static costs *of(const lpy_line_backend *backend)
 {
-#if LPY_MONITORING
-    if (backend == &lpy_line_monitoring)
-        return &known[0];
-#endif
-    (void)backend;
-    return &known[1];
-}
-
-static bool run(PyObject *globals, const char *name, PyObject *passes, uint64_t *ticks)
-{
-    PyObject *function = PyDict_GetItemString(globals, name); /* borrowed */
-    uint64_t start = lp_ticks();
-    PyObject *result = function ? PyObject_CallOneArg(function, passes) : NULL;
-
-    *ticks = lp_ticks() - start;
-    Py_XDECREF(result);
-    return result != NULL;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Ticks that events add to one pass, and the error. */
-static double added(times *t, double *error)
-{
-    qsort(t->bare, ROUNDS, sizeof *t->bare, by_size);
-    qsort(t->on, ROUNDS, sizeof *t->on, by_size);
-    double cost = ((double)t->on[0] - (double)t->bare[0]) / PASSES;
-    *error = ((double)(t->on[ROUNDS / 2] - t->on[0]) + (double)(t->bare[ROUNDS / 2] - t->bare[0])) / PASSES / 2;
-    return cost > 0 ? cost : 0;
-}
-
-static bool measure_at(LineEngine *engine, int line, times t[PROGRAMS])
-{
-    PyObject *text = PyUnicode_FromString(program);
-    PyObject *newlines = PyUnicode_FromString("\n"), *count = PyLong_FromLong(line);
-    PyObject *blank = newlines && count ? PyNumber_Multiply(newlines, count) : NULL;
-    PyObject *whole = text && blank ? PyUnicode_Concat(blank, text) : NULL;
-    const char *source = whole ? PyUnicode_AsUTF8(whole) : NULL;
-    PyObject *code = source ? Py_CompileString(source, "<lineprofiler own cost>", Py_file_input) : NULL;
-    PyObject *globals = PyDict_New(), *passes = PyObject_CallFunction((PyObject *)&PyRange_Type, "i", PASSES);
-    PyObject *done = NULL;
-    bool good = code && globals && passes && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0;
-
-    if (good)
-        done = PyEval_EvalCode(code, globals, globals);
-    good = done != NULL;
-    for (int i = 0; good && i < PROGRAMS; i++)
-        for (int round = -2; good && round < ROUNDS; round++) /* the first ones warm up */
-            good = run(globals, runs[i], passes, &t[i].bare[round < 0 ? 0 : round]);
-    for (int i = 0; good && i < PROGRAMS; i++) {
-        PyObject *function = PyDict_GetItemString(globals, marks[i]);      /* borrowed */
-        PyObject *marked = function ? PyFunction_GetCode(function) : NULL; /* borrowed */
-        PyObject *index = marked ? PyObject_CallMethod((PyObject *)engine, "mark", "O", marked) : NULL;
-        good = index != NULL;
-        Py_XDECREF(index);
-    }
-    PyObject *started = good ? PyObject_CallMethod((PyObject *)engine, "start", NULL) : NULL;
-    good = started && engine->active;
-    for (int i = 0; good && i < PROGRAMS; i++)
-        for (int round = -2; good && round < ROUNDS; round++)
-            good = run(globals, runs[i], passes, &t[i].on[round < 0 ? 0 : round]);
-    PyObject *stopped = started ? PyObject_CallMethod((PyObject *)engine, "stop", NULL) : NULL;
-    Py_XDECREF(stopped);
-    Py_XDECREF(started);
-    Py_XDECREF(done);
-    Py_XDECREF(passes);
-    Py_XDECREF(globals);
-    Py_XDECREF(code);
-    Py_XDECREF(whole);
-    Py_XDECREF(blank);
-    Py_XDECREF(count);
-    Py_XDECREF(newlines);
-    Py_XDECREF(text);
-    return good;
+    return &known[backend->traces];
 }
 
 static double positive(double value)
@@ -138,52 +22,155 @@ static double positive(double value)
     return value > 0 ? value : 0;
 }
 
-static void work_out(costs *c, times t[PROGRAMS], uint32_t far)
-{
-    double error[PROGRAMS], pass[PROGRAMS];
+/* ---- by what is on the lines ---- */
 
-    for (int i = 0; i < PROGRAMS; i++)
-        pass[i] = added(&t[i], &error[i]);
-    /* loop = header + plain, plain = header + 5 plain */
-    double plain = positive((pass[PLAIN] - pass[LOOP]) / 4), loop = positive(pass[LOOP] - plain);
-    double plain_error = (error[PLAIN] + error[LOOP]) / 4, loop_error = error[LOOP] + plain_error;
-    c->line[far] = plain;
-    c->line_error[far] = plain_error;
-    c->line[far | LPY_LINE_LOOP] = loop;
-    c->line_error[far | LPY_LINE_LOOP] = loop_error;
-    c->line[far | LPY_LINE_GLOBAL] = positive((pass[GLOBALS] - loop) / 4);
-    c->line_error[far | LPY_LINE_GLOBAL] = (error[GLOBALS] + loop_error) / 4;
-    c->line[far | LPY_LINE_GLOBAL | LPY_LINE_LOOP] = loop;
-    if (far)
+static uint32_t slot_at(const lp_line_code *code, uint32_t unit, bool *loop)
+{
+    uint32_t entry = lp_line_entry_at(code, 2 * (size_t)unit);
+
+    *loop = entry != LP_LINE_NOWHERE && (entry >> 1 & LPY_LINE_LOOP);
+    return entry == LP_LINE_NOWHERE ? entry : entry >> LP_LINE_SLOT;
+}
+
+/* What the instructions of a probe weigh in one pass, by the prices so far: of the loop where it comes round, of each line after it
+ * where it begins. Zero where the back end does not trace. */
+static double weight_of(const lpy_line_backend *backend, PyObject *code)
+{
+    lp_line_code read;
+    double weight = 0;
+    bool loop;
+
+    if (!backend->traces || !code)
+        return 0;
+    if (lpy_line_code_read(backend, code, &read) != 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    int32_t last = read.first_line;
+    for (uint32_t unit = 0; unit < read.bytes / 2; unit++) {
+        uint32_t slot = slot_at(&read, unit, &loop);
+        if (loop) {
+            last = read.lines[slot];
+            weight = read.weights[unit]; /* without how the loop is entered */
+        } else if (slot != LP_LINE_NOWHERE && read.lines[slot] > last) {
+            last = read.lines[slot];
+            weight += read.weights[unit];
+        }
+    }
+    lpy_line_code_free(&read);
+    return weight;
+}
+
+/* How many instructions of a price there are. */
+static double count_of(const lpy_line_backend *backend, PyObject *code, lpy_line_price price)
+{
+    const double large = 1000, before = lpy_line_prices[price], without = weight_of(backend, code);
+
+    lpy_line_prices[price] = before + large;
+    double with = weight_of(backend, code);
+    lpy_line_prices[price] = before;
+    return round((with - without) / large);
+}
+
+/* ---- what it comes to ---- */
+
+typedef struct solving {
+    const lpy_line_backend *backend;
+    const lpy_probed *probes;
+    costs *costs;
+    double plain, loop; /* a cheap line and the head of a loop; near or far */
+} solving;
+
+/* What a pass of the probe takes beyond its events of lines and the instructions that are known: of the loop and `lines` more. */
+static double beyond(const solving *s, lpy_probe probe, double lines)
+{
+    const lpy_probed *p = &s->probes[probe];
+
+    return p->added - weight_of(s->backend, p->code) - s->loop - lines * s->plain;
+}
+
+static void work_out_lines(solving *s, uint32_t far)
+{
+    const lpy_probed *one = &s->probes[far ? LPY_PROBE_FAR_ONE : LPY_PROBE_ONE];
+    const lpy_probed *more = &s->probes[far ? LPY_PROBE_FAR_MORE : LPY_PROBE_MORE];
+    lpy_probe globals = far ? LPY_PROBE_FAR_GLOBALS : LPY_PROBE_GLOBALS;
+    double *line = s->costs->line + far, *error = s->costs->line_error + far;
+    double heavier = weight_of(s->backend, more->code) - weight_of(s->backend, one->code);
+
+    s->plain = positive((more->added - one->added - heavier) / 4);
+    s->loop = positive(one->added - weight_of(s->backend, one->code) - s->plain);
+    line[LPY_LINE_PLAIN] = s->plain;
+    error[LPY_LINE_PLAIN] = (one->error + more->error) / 4;
+    line[LPY_LINE_LOOP] = line[LPY_LINE_LOOP | LPY_LINE_GLOBAL] = s->loop;
+    error[LPY_LINE_LOOP] = error[LPY_LINE_LOOP | LPY_LINE_GLOBAL] = one->error + error[LPY_LINE_PLAIN];
+    /* Where instructions have prices, that of the global is among them. */
+    line[LPY_LINE_GLOBAL] = s->backend->traces ? s->plain : positive(beyond(s, globals, 0) / 4);
+    error[LPY_LINE_GLOBAL] = (s->probes[globals].error + error[LPY_LINE_LOOP]) / 4;
+}
+
+/* The cheap instructions first, by a line with many of them, then each price above it. */
+static void work_out_plain(const lpy_line_backend *backend, const lpy_probed *probes)
+{
+    const lpy_probed *many = &probes[LPY_PROBE_PLAIN], *few = &probes[LPY_PROBE_ONE];
+
+    for (size_t i = 0; i < LPY_PRICES; i++)
+        lpy_line_prices[i] = 0;
+    if (!backend->traces)
         return;
-    double call = positive(pass[CALL] - plain), yield = pass[DRAIN];
-    c->event[LP_LINE_CALL] = c->event[LP_LINE_RETURN] = call / 2;
-    c->event_error[LP_LINE_CALL] = c->event_error[LP_LINE_RETURN] = (error[CALL] + plain_error) / 2;
-    c->event[LP_LINE_YIELD] = c->event[LP_LINE_RESUME] = yield / 2;
-    c->event_error[LP_LINE_YIELD] = c->event_error[LP_LINE_RESUME] = error[DRAIN] / 2;
+    double more = count_of(backend, many->code, LPY_PRICE_PLAIN) - count_of(backend, few->code, LPY_PRICE_PLAIN);
+    if (more > 0)
+        lpy_line_prices[LPY_PRICE_PLAIN] = positive((many->added - few->added) / more);
+}
+
+static void work_out_prices(const solving *s)
+{
+    for (lpy_line_price price = LPY_PRICE_GLOBAL; s->backend->traces && price < LPY_PRICES; price++) {
+        lpy_probe probe = LPY_PROBE_PRICED + (lpy_probe)(price - LPY_PRICE_GLOBAL);
+        double count = count_of(s->backend, s->probes[probe].code, price);
+        double each = count > 0 ? beyond(s, probe, 1) / count : 0;
+        /* Less than the plain one, if what the instruction does hides it. */
+        lpy_line_prices[price] = each < -lpy_line_prices[LPY_PRICE_PLAIN] ? -lpy_line_prices[LPY_PRICE_PLAIN] : each;
+    }
+}
+
+static void work_out_events(const solving *s)
+{
+    const lpy_probed *p = s->probes;
+    double *event = s->costs->event, *error = s->costs->event_error;
+    double beside = s->costs->line_error[LPY_LINE_LOOP] + s->costs->line_error[LPY_LINE_PLAIN];
+
+    if (s->backend->traces) {
+        event[LP_LINE_LEFT] = positive(beyond(s, LPY_PROBE_LEFT, 1) / LPY_PROBE_REPEATS);
+        error[LP_LINE_LEFT] = (p[LPY_PROBE_LEFT].error + beside) / LPY_PROBE_REPEATS;
+        event[LP_LINE_UNMARKED] = positive(p[LPY_PROBE_UNMARKED].added / LPY_PROBE_REPEATS);
+        error[LP_LINE_UNMARKED] = p[LPY_PROBE_UNMARKED].error / LPY_PROBE_REPEATS;
+    }
+    double call = beyond(s, LPY_PROBE_CALLED, 1) / LPY_PROBE_REPEATS - event[LP_LINE_LEFT] - s->plain -
+                  weight_of(s->backend, p[LPY_PROBE_CALLED].called);
+    event[LP_LINE_CALL] = event[LP_LINE_RETURN] = positive(call) / 2;
+    error[LP_LINE_CALL] = error[LP_LINE_RETURN] = (p[LPY_PROBE_CALLED].error + beside) / LPY_PROBE_REPEATS / 2;
+    double yield = beyond(s, LPY_PROBE_DRAIN, 1) - s->loop - weight_of(s->backend, p[LPY_PROBE_DRAIN].called);
+    event[LP_LINE_YIELD] = event[LP_LINE_RESUME] = positive(yield) / 2;
+    error[LP_LINE_YIELD] = error[LP_LINE_RESUME] = (p[LPY_PROBE_DRAIN].error + beside) / 2;
 }
 
 static void measure(const lpy_line_backend *backend, costs *c)
 {
     PyThreadState *tstate = lpy_thread_state();
     lpy_tracers tracers = lpy_tracers_take(tstate);
-    PyObject *empty = PyTuple_New(0), *options = Py_BuildValue("{s:s}", "backend", backend->name);
-    PyObject *engine = empty && options ? PyObject_Call((PyObject *)lpy.line_engine_type, empty, options) : NULL;
-    times t[PROGRAMS];
+    lpy_probed probes[LPY_PROBES];
+    solving s = {.backend = backend, .probes = probes, .costs = c};
 
-    if (engine) {
-        ((LineEngine *)engine)->calibrating = true;
-        c->good = measure_at((LineEngine *)engine, 1, t);
-        if (c->good)
-            work_out(c, t, 0);
-        c->good = c->good && measure_at((LineEngine *)engine, 300, t);
-        if (c->good)
-            work_out(c, t, LPY_LINE_FAR);
+    c->good = lpy_probe_run(backend, probes);
+    if (c->good) {
+        work_out_plain(backend, probes);
+        work_out_lines(&s, LPY_LINE_FAR);
+        work_out_lines(&s, 0);
+        work_out_prices(&s);
+        work_out_events(&s);
     }
     PyErr_Clear();
-    Py_XDECREF(engine);
-    Py_XDECREF(options);
-    Py_XDECREF(empty);
+    lpy_probe_done(probes);
     lpy_tracers_put_back(tstate, &tracers);
 }
 
@@ -195,6 +182,8 @@ int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost)
         c->measured = true;
         measure(backend, c);
     }
+    if (!cost)
+        return c->good ? 0 : -1;
     for (uint32_t i = 0; i < LP_LINE_COSTS; i++)
         cost->line[i] = c->good ? (uint32_t)(c->line[i] + 0.5) : 0;
     for (uint32_t i = 0; i < LP_LINE_EVENTS; i++)
@@ -202,38 +191,47 @@ int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost)
     return c->good ? 0 : -1;
 }
 
-static int put(PyObject *dict, const char *name, double ticks)
+static bool put(PyObject *dict, const char *name, double ticks)
 {
     double tick = (double)lp_clock_calibrate() * 0x1p-32;
     PyObject *value = PyFloat_FromDouble(ticks * tick);
     int rc = value ? PyDict_SetItemString(dict, name, value) : -1;
 
     Py_XDECREF(value);
-    return rc;
+    return rc == 0;
+}
+
+static bool put_with_error(PyObject *dict, const char *name, double ticks, double error)
+{
+    char error_name[64];
+
+    snprintf(error_name, sizeof error_name, "%s_error", name);
+    return put(dict, name, ticks) && put(dict, error_name, error);
 }
 
 PyObject *lpy_line_cost_dict(const lpy_line_backend *backend)
 {
     static const struct {
-        const char *name, *error;
+        const char *name;
         uint32_t class;
-    } lines[] = {{"line", "line_error", LPY_LINE_PLAIN},
-                 {"line_far", "line_far_error", LPY_LINE_FAR},
-                 {"line_global", "line_global_error", LPY_LINE_GLOBAL},
-                 {"line_far_global", "line_far_global_error", LPY_LINE_FAR | LPY_LINE_GLOBAL},
-                 {"line_loop", "line_loop_error", LPY_LINE_LOOP},
-                 {"line_far_loop", "line_far_loop_error", LPY_LINE_FAR | LPY_LINE_LOOP}};
-    static const char *const events[LP_LINE_EVENTS][2] = {
-        {"call", "call_error"}, {"return", "return_error"}, {"yield", "yield_error"}, {"resume", "resume_error"}};
+    } lines[] = {{"line", LPY_LINE_PLAIN},         {"line_far", LPY_LINE_FAR},
+                 {"line_global", LPY_LINE_GLOBAL}, {"line_far_global", LPY_LINE_FAR | LPY_LINE_GLOBAL},
+                 {"line_loop", LPY_LINE_LOOP},     {"line_far_loop", LPY_LINE_FAR | LPY_LINE_LOOP}};
+    static const char *const events[LP_LINE_EVENTS] = {"call",   "return",        "yield",
+                                                       "resume", "call_unmarked", "call_left"};
     const costs *c = of(backend);
     PyObject *dict = PyDict_New();
+    bool good = dict != NULL;
 
-    for (size_t i = 0; dict && c->good && i < sizeof lines / sizeof *lines; i++)
-        if (put(dict, lines[i].name, c->line[lines[i].class]) != 0 ||
-            put(dict, lines[i].error, c->line_error[lines[i].class]) != 0)
-            Py_CLEAR(dict);
-    for (size_t i = 0; dict && c->good && i < LP_LINE_EVENTS; i++)
-        if (put(dict, events[i][0], c->event[i]) != 0 || put(dict, events[i][1], c->event_error[i]) != 0)
-            Py_CLEAR(dict);
+    if (!c->good)
+        return dict;
+    for (size_t i = 0; good && i < sizeof lines / sizeof *lines; i++)
+        good = put_with_error(dict, lines[i].name, c->line[lines[i].class], c->line_error[lines[i].class]);
+    for (size_t i = 0; good && i < (backend->traces ? LP_LINE_EVENTS : LP_LINE_UNMARKED); i++)
+        good = put_with_error(dict, events[i], c->event[i], c->event_error[i]);
+    if (good && backend->traces)
+        good = put(dict, "instruction", lpy_line_prices[LPY_PRICE_PLAIN]);
+    if (!good)
+        Py_CLEAR(dict);
     return dict;
 }

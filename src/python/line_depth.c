@@ -121,6 +121,32 @@ static void reach_handlers(lpy_line_flow *at, uint32_t units, const unsigned cha
     }
 }
 
+static uint32_t target_of(const unsigned char *code, uint32_t units, uint32_t unit, uint32_t argument)
+{
+    unsigned kind = flow.kind[code[2 * unit]];
+    uint32_t next = unit + 1;
+
+    while (LPY_LOCATION_TABLE && next < units && code[2 * next] == 0)
+        next++; /* inline caches, opcode 0 from 3.11 on */
+    return kind & ABSOLUTE ? argument : kind & BACKWARD ? next - argument : next + argument;
+}
+
+bool lpy_line_jump(const unsigned char *code, uint32_t units, uint32_t unit, uint32_t *argument, uint32_t *target,
+                   bool *ends)
+{
+    unsigned kind = flow.kind[code[2 * unit]];
+    uint32_t first = unit;
+
+    while (first > 0 && flow.kind[code[2 * (first - 1)]] & EXTENDS)
+        first--;
+    for (*argument = 0; first <= unit; first++)
+        *argument = *argument << 8 | code[2 * first + 1];
+    *ends = kind & ENDS;
+    if (kind & JUMPS)
+        *target = target_of(code, units, unit, *argument);
+    return kind & JUMPS;
+}
+
 /* One way through the code in order. Whether a jump backwards told a depth that was passed over. */
 static bool pass_over(lpy_line_flow *at, const unsigned char *code, uint32_t units)
 {
@@ -142,10 +168,7 @@ static bool pass_over(lpy_line_flow *at, const unsigned char *code, uint32_t uni
         if (kind & EXTENDS)
             continue;
         if (kind & JUMPS) {
-            uint32_t next = i + 1;
-            while (LPY_LOCATION_TABLE && next < units && code[2 * next] == 0)
-                next++; /* inline caches, opcode 0 from 3.11 on */
-            uint32_t target = kind & ABSOLUTE ? argument : kind & BACKWARD ? next - argument : next + argument;
+            uint32_t target = target_of(code, units, i, argument);
             again = again || (target < i && at[target].depth == LPY_LINE_NO_DEPTH);
             reach(at, units, target, depth + effect_of(opcode, argument, 1), i);
         }

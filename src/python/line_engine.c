@@ -143,7 +143,9 @@ lp_line_code *lpy_line_code(LineEngine *engine, PyObject *code)
 
     if (made)
         return made;
-    if (lpy_line_code_read(code, &read) == 0) {
+    if (engine->backend && engine->backend->traces && !engine->calibrating)
+        lpy_line_cost(engine->backend, NULL); /* prices for the weights */
+    if (lpy_line_code_read(engine->backend, code, &read) == 0) {
         LPY_BEGIN_CRITICAL(engine->codes);
         made = lp_lines_code(engine->core, code);
         uint32_t before = lp_lines_code_count(engine->core);

@@ -486,7 +486,12 @@ static void monitoring_release(LineEngine *engine)
     engine->state = NULL;
 }
 
-const lpy_line_backend lpy_line_monitoring = {"monitoring", monitoring_start, monitoring_stop, monitoring_arm,
-                                              monitoring_release};
+const lpy_line_backend lpy_line_monitoring = {
+    .name = "monitoring",
+    .start = monitoring_start,
+    .stop = monitoring_stop,
+    .arm = monitoring_arm,
+    .release = monitoring_release,
+};
 
 #endif

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "python/convert.h"
@@ -41,7 +41,7 @@ bool lpy_line_open(void *user, lp_lines *lines)
             lpy_line_note(engine, "%s: %s: the figures would not outlive this process", engine->folder,
                           errno == EPERM ? "others may enter this folder" : strerror(errno));
     }
-    if (getrandom(&mark, sizeof mark, GRND_NONBLOCK) != (ssize_t)sizeof mark)
+    if (syscall(SYS_getrandom, &mark, sizeof mark, 1u /* GRND_NONBLOCK */) != (long)sizeof mark)
         mark = (uint32_t)lp_ticks();
     snprintf(name, sizeof name, "%ld-%08x.lines", (long)getpid(), mark);
     lp_status status = lp_segment_create(&lines->segment, dirfd, engine->folder, name, &error);

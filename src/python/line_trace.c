@@ -52,9 +52,10 @@ static struct {
     bool active;             /* events are wanted */
     bool hooked;             /* our hook was put in and not taken out */
     bool called;             /* the hook was, see hook_answers */
+    uintptr_t direct;        /* see is_direct */
     unsigned epoch;          /* another one: what was saved before a call is of the past */
     unsigned aside;          /* threads that are so deep that the hook stepped aside */
-} state = {.extra = -1, .round = 1};
+} state = {.extra = -1, .round = 1, .direct = UINTPTR_MAX};
 
 static __thread struct {
     Py_tracefunc other;  /* whom trace_both calls */
@@ -436,12 +437,30 @@ static NOINLINE PyObject *evaluate_slowly(PyThreadState *tstate, lpy_frame *fram
     return evaluate(tstate, frame, throwing, marked);
 }
 
+/* Whether an instruction calls Python code without C code between, which 3.11 does within one activation when nobody hooks: only
+ * such a call is slower because of us. It has the least stack between the caller's activation and the hook. */
+static inline bool is_direct(const PyThreadState *tstate, const lpy_frame *frame)
+{
+    if (lpy_frame_is_generators(frame))
+        return false;
+    uintptr_t distance = (uintptr_t)tstate->cframe - (uintptr_t)__builtin_frame_address(0);
+
+    if (LP_UNLIKELY(distance < state.direct))
+        state.direct = distance;
+    return distance == state.direct;
+}
+
 static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
 {
     bool marked = code_calls_us(lpy_frame_code(frame)) || state.greenlets;
 
-    if (LP_LIKELY(!marked && !tstate->c_tracefunc && (uintptr_t)__builtin_frame_address(0) >= ~here.limit))
+    if (LP_LIKELY(!marked && !tstate->c_tracefunc && (uintptr_t)__builtin_frame_address(0) >= ~here.limit)) {
+        if (is_direct(tstate, frame))
+            lp_lines_cost(LP_LINE_UNMARKED);
         return state.next(tstate, frame, throwing);
+    }
+    if (is_direct(tstate, frame))
+        lp_lines_cost(is_ours(tstate->c_tracefunc) ? LP_LINE_LEFT : LP_LINE_UNMARKED);
     return evaluate_slowly(tstate, frame, throwing, marked);
 }
 
@@ -626,6 +645,7 @@ static int trace_start(LineEngine *engine)
 
 const lpy_line_backend lpy_line_trace = {
     .name = "settrace",
+    .traces = true,
     .start = trace_start,
     .stop = trace_stop,
     .arm = trace_arm,

@@ -38,10 +38,31 @@ static int package_setattro(PyObject *self, PyObject *name, PyObject *value)
     return rc;
 }
 
+/* By name, as modules are. cloudpickle (Dask, Ray, joblib) sends the globals that a function of __main__ or of a notebook
+ * uses; it knows modules by their exact type, and would have tried to take this one to pieces. */
+static PyObject *package_reduce(PyObject *self, PyObject *unused)
+{
+    PyObject *importlib = PyImport_ImportModule("importlib"), *name = PyModule_GetNameObject(self);
+    PyObject *load = importlib ? PyObject_GetAttrString(importlib, "import_module") : NULL;
+    PyObject *found = load && name ? Py_BuildValue("(O(O))", load, name) : NULL;
+
+    (void)unused;
+    Py_XDECREF(importlib);
+    Py_XDECREF(name);
+    Py_XDECREF(load);
+    return found;
+}
+
+static PyMethodDef package_methods[] = {
+    {"__reduce__", package_reduce, METH_NOARGS, "Pickled by name."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyType_Slot package_slots[] = {
     {Py_tp_doc, "Type of the module lineprofiler.accounting."},
     {Py_tp_getattro, package_getattro},
     {Py_tp_setattro, package_setattro},
+    {Py_tp_methods, package_methods},
     {0, NULL},
 };
 static PyType_Spec package_spec = {"lineprofiler._lineprofiler.Package", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,

@@ -72,12 +72,13 @@ static long long unit_of(lp_column column)
     return strcmp(lp_column_table[column].unit, "KiB") == 0 ? 1024 : 1;
 }
 
-/* (t, path or device, value, …): numbers in bytes, us or 1/1000, None where they were not measured. */
+/* (t, path or device, value, …): numbers in bytes, us or 1/1000, None where they were not measured. t is of CLOCK_MONOTONIC,
+ * in seconds: the time of day may be set between two rows. */
 static PyObject *row_of(const lp_sample_batch *batch, uint32_t row, PyObject *second, const lp_column *columns,
                         size_t count)
 {
     PyObject *made = second ? PyTuple_New((Py_ssize_t)count + 2) : NULL;
-    double t = (double)batch->unix_ns / 1e9 + (double)batch->time_us[row] / 1e6;
+    double t = (double)batch->mono_ns / 1e9 + (double)batch->time_us[row] / 1e6;
 
     if (!made) {
         Py_XDECREF(second);
@@ -111,7 +112,8 @@ static bool take_batch(const lp_samples *file, const lp_sample_batch *batch, PyO
     return true;
 }
 
-/* One file as (uuid, run_id, host, is of a host, interval_s, rows, device rows). Without `whole` no rows. */
+/* One file as (uuid, run_id, host, boot_id, is of a host, interval_s, Unix time less t at its first row, rows, device rows). Without
+ * `whole` no rows. */
 static PyObject *file_of(const char *path, bool whole)
 {
     lp_samples *file = NULL;
@@ -119,22 +121,28 @@ static PyObject *file_of(const char *path, bool whole)
     lp_error error = {.offset = UINT64_MAX};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     PyObject *rows = PyList_New(0), *devices = PyList_New(0), *made = NULL;
+    double place_s = 0.0;
 
     if (fd < 0) {
         PyErr_SetFromErrnoWithFilename(PyExc_OSError, path);
     } else if (rows && devices) {
         lp_status status = lp_samples_open(fd, path, &file, &error);
         bool good = status == LP_OK;
-        while (good && whole && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
+        for (bool first = true; good && whole && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch;
+             first = false) {
+            if (first)
+                place_s = (double)(int64_t)(batch->unix_ns - batch->mono_ns) / 1e9;
             good = take_batch(file, batch, rows, devices);
+        }
         if (status != LP_OK)
             lp_py_raise(status, &error);
         else if (good)
-            made = Py_BuildValue("(NNNOdOO)", lp_py_from_str(lp_samples_identity(file)->uuid),
+            made = Py_BuildValue("(NNNNOddOO)", lp_py_from_str(lp_samples_identity(file)->uuid),
                                  lp_py_from_str(lp_samples_identity(file)->run_id),
                                  lp_py_from_str(lp_samples_identity(file)->host),
+                                 lp_py_from_str(lp_samples_identity(file)->boot_id),
                                  lp_samples_series(file) == LP_SERIES_HOST ? Py_True : Py_False,
-                                 (double)lp_samples_interval_ns(file) / 1e9, rows, devices);
+                                 (double)lp_samples_interval_ns(file) / 1e9, place_s, rows, devices);
         lp_samples_close(file);
     }
     if (fd >= 0)

@@ -134,7 +134,7 @@ static void add_collected(const lpy_session *session, lp_worker *worker)
         return;
     if (lp_source_facts_read(folder, &facts) == LP_OK)
         lp_source_facts_apply(&facts, worker->arena, &worker->id);
-    if (lp_track_read(folder, &track) == LP_OK)
+    if (lp_track_read(folder, session->ns.time_ns, &track) == LP_OK)
         lp_track_apply(&track, lp__clock_kind, session->core->start.mono_ns, worker);
     close(folder);
 }

@@ -50,7 +50,8 @@ static const char *worker_name(const lp_report *report, uint32_t worker, name ou
 static void say_starved(const lp_report *report, const lp_finding *f, bool utf8, lp_finding_words *words)
 {
     name role, host;
-    lp_unit share, run, cpus;
+    lp_unit share, run, cpus, others;
+    size_t size;
 
     snprintf(words->headline, sizeof words->headline, "%s: no CPU was free for %s of its time, costing %s of the run",
              role_name(report, f->role, role, utf8), lp_unit_whole_percent(share, f->value[0]),
@@ -62,8 +63,14 @@ static void say_starved(const lp_report *report, const lp_finding *f, bool utf8,
     else
         snprintf(words->detail, sizeof words->detail,
                  "Its threads were runnable and waited for a core, as the scheduler counts it (schedstat).");
+    size = strlen(words->detail);
+    if (!isnan(f->value[3]))
+        snprintf(words->detail + size, sizeof words->detail - size,
+                 " What is not recorded kept %s of the host's busy meanwhile.", lp_unit_fixed(others, f->value[3], 1));
     snprintf(words->advice, sizeof words->advice,
-             "Start fewer processes or threads (OMP_NUM_THREADS, a smaller pool), or give the run more CPUs.");
+             isnan(f->value[3])
+                 ? "Start fewer processes or threads (OMP_NUM_THREADS, a smaller pool), or give the run more CPUs."
+                 : "Look at what else runs there (children that are not recorded, other programs), or run elsewhere.");
 }
 
 static void say_throttled(const lp_report *report, const lp_finding *f, bool utf8, lp_finding_words *words)

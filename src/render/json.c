@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "render/json_keys.h"
 #include "render/json_usage.h"
 #include "render/render.h"
 #include "render/units.h"
@@ -11,62 +12,6 @@ static const char *const lives[] = {[LP_LIFE_CLOSED] = "closed",
                                     [LP_LIFE_RUNNING] = "running",
                                     [LP_LIFE_DIED] = "died",
                                     [LP_LIFE_LAST_SEEN] = "last_seen"};
-
-static void key_int(lp_json *json, const char *key, lp_i128 value)
-{
-    lp_json_key(json, key);
-    lp_json_int(json, value);
-}
-
-static void key_u64(lp_json *json, const char *key, uint64_t value)
-{
-    key_int(json, key, (lp_i128)value);
-}
-
-static void key_optional(lp_json *json, const char *key, int64_t value)
-{
-    lp_json_key(json, key);
-    lp_json_optional_int(json, value);
-}
-
-static void key_double(lp_json *json, const char *key, double value)
-{
-    lp_json_key(json, key);
-    lp_json_double(json, value);
-}
-
-static void key_str(lp_json *json, const char *key, lp_str value)
-{
-    lp_json_key(json, key);
-    lp_json_string(json, value);
-}
-
-static void key_text(lp_json *json, const char *key, const char *value)
-{
-    lp_json_key(json, key);
-    lp_json_text(json, value);
-}
-
-static void key_seconds(lp_json *json, const char *key, uint64_t ns)
-{
-    lp_json_key(json, key);
-    lp_json_seconds(json, ns);
-}
-
-static void key_bool(lp_json *json, const char *key, bool value)
-{
-    lp_json_key(json, key);
-    lp_json_bool(json, value);
-}
-
-static void key_known(lp_json *json, const char *key, bool known, uint64_t value)
-{
-    lp_json_key(json, key);
-    if (known)
-        lp_json_int(json, (lp_i128)value);
-    else
-        lp_json_null(json);
-}
 
 static void put_source(lp_json *json, const lp_run *run)
 {
@@ -81,9 +26,9 @@ static void put_source(lp_json *json, const lp_run *run)
                 lp_json_string(json, run->source_extra[i].value);
         }
     } else if (run->source_commit.size > 0) {
-        key_str(json, "commit", run->source_commit);
-        key_optional(json, "dirty_files", run->source_dirty);
-        key_optional(json, "untracked_files", run->source_untracked);
+        lp__json_key_str(json, "commit", run->source_commit);
+        lp__json_key_optional(json, "dirty_files", run->source_dirty);
+        lp__json_key_optional(json, "untracked_files", run->source_untracked);
         lp_json_key(json, "diff_sha");
         if (run->source_dirty == LP_UNKNOWN_I64)
             lp_json_null(json);
@@ -96,8 +41,8 @@ static void put_source(lp_json *json, const lp_run *run)
 static void put_worker_label(lp_json *json, const lp_run_worker *worker)
 {
     lp_json_open_flat(json, '{');
-    key_str(json, "host", worker->host);
-    key_int(json, "pid", worker->pid);
+    lp__json_key_str(json, "host", worker->host);
+    lp__json_key_int(json, "pid", worker->pid);
     lp_json_close(json, '}');
 }
 
@@ -106,7 +51,7 @@ static void put_end(lp_json *json, const lp_run_worker *worker)
 {
     lp_unit text;
 
-    key_optional(json, "exit_code", worker->end.code);
+    lp__json_key_optional(json, "exit_code", worker->end.code);
     lp_json_key(json, "end");
     if (lp_unit_end(text, worker->end)[0])
         lp_json_text(json, text);
@@ -120,42 +65,42 @@ static void put_run(lp_json *json, const lp_report *report)
 
     lp_json_key(json, "run");
     lp_json_open(json, '{');
-    key_str(json, "run_id", run->run_id);
+    lp__json_key_str(json, "run_id", run->run_id);
     put_source(json, run);
     lp_json_key(json, "hosts");
     lp_json_open_flat(json, '[');
     for (uint32_t i = 0; i < run->host_count; i++)
         lp_json_string(json, run->hosts[i].name);
     lp_json_close(json, ']');
-    key_u64(json, "processes", run->worker_count);
+    lp__json_key_u64(json, "processes", run->worker_count);
     lp_json_key(json, "roles");
     lp_json_open_flat(json, '[');
     for (uint32_t i = 0; i < run->role_count; i++)
         lp_json_string(json, run->roles[i].name);
     lp_json_close(json, ']');
-    key_seconds(json, "runtime_s", run->runtime_ns);
-    key_double(json, "imbalance", run->imbalance);
+    lp__json_key_seconds(json, "runtime_s", run->runtime_ns);
+    lp__json_key_double(json, "imbalance", run->imbalance);
     lp_json_key(json, "slowest");
     if (run->worker_count > 0)
         put_worker_label(json, &run->workers[run->slowest]);
     else
         lp_json_null(json);
-    key_seconds(json, "started_at", run->started_ns);
-    key_seconds(json, "seen_at", run->ended_ns);
-    key_text(json, "empty_reason", run->empty_reason);
-    key_u64(json, "running", report->running);
-    key_u64(json, "closed", report->closed);
-    key_u64(json, "died", report->died);
-    key_u64(json, "last_seen", report->last_seen);
+    lp__json_key_seconds(json, "started_at", run->started_ns);
+    lp__json_key_seconds(json, "seen_at", run->ended_ns);
+    lp__json_key_text(json, "empty_reason", run->empty_reason);
+    lp__json_key_u64(json, "running", report->running);
+    lp__json_key_u64(json, "closed", report->closed);
+    lp__json_key_u64(json, "died", report->died);
+    lp__json_key_u64(json, "last_seen", report->last_seen);
     lp_json_key(json, "argv");
     lp_json_open_flat(json, '[');
     for (uint32_t i = 0; i < run->argv_count; i++)
         lp_json_string(json, run->argv[i]);
     lp_json_close(json, ']');
-    key_str(json, "python", run->python);
-    key_str(json, "platform", run->platform);
-    key_double(json, "own_cost_ns", report->own_cost_ns);
-    key_double(json, "own_share", report->own_share);
+    lp__json_key_str(json, "python", run->python);
+    lp__json_key_str(json, "platform", run->platform);
+    lp__json_key_double(json, "own_cost_ns", report->own_cost_ns);
+    lp__json_key_double(json, "own_share", report->own_share);
     lp_json_close(json, '}');
 }
 
@@ -189,14 +134,14 @@ static void put_counters(lp_json *json, const lp_report_counter *counters, uint3
         bool any = counter->calls > 0;
         lp_json_key_str(json, counter->name);
         lp_json_open_flat(json, '{');
-        key_u64(json, "calls", counter->calls);
-        key_int(json, "total", counter->total);
-        key_optional(json, "min", any ? counter->min : LP_UNKNOWN_I64);
-        key_optional(json, "max", any ? counter->max : LP_UNKNOWN_I64);
-        key_double(json, "p50", counter->p50);
-        key_double(json, "p95", counter->p95);
-        key_double(json, "rate_per_s", counter->rate_per_s);
-        key_double(json, "ns_each", counter->ns_each);
+        lp__json_key_u64(json, "calls", counter->calls);
+        lp__json_key_int(json, "total", counter->total);
+        lp__json_key_optional(json, "min", any ? counter->min : LP_UNKNOWN_I64);
+        lp__json_key_optional(json, "max", any ? counter->max : LP_UNKNOWN_I64);
+        lp__json_key_double(json, "p50", counter->p50);
+        lp__json_key_double(json, "p95", counter->p95);
+        lp__json_key_double(json, "rate_per_s", counter->rate_per_s);
+        lp__json_key_double(json, "ns_each", counter->ns_each);
         lp_json_close(json, '}');
     }
     lp_json_close(json, '}');
@@ -206,14 +151,14 @@ static void put_waits(lp_json *json, const lp_report_phase *phase)
 {
     bool known = phase->cpu_wall_ns > 0, split = !isnan(phase->blocked);
 
-    key_double(json, "wait_share", phase->wait);
-    key_u64(json, "cpu_wall_ns", phase->cpu_wall_ns);
-    key_known(json, "blocked_ns", split, phase->blocked_ns);
-    key_known(json, "starved_ns", split, phase->starved_ns);
-    key_known(json, "unsplit_ns", known, phase->wait_ns - (split ? phase->split_wait_ns : 0));
-    key_double(json, "blocked_share", phase->blocked);
-    key_double(json, "starved_share", phase->starved);
-    key_double(json, "unsplit_share", phase->unsplit);
+    lp__json_key_double(json, "wait_share", phase->wait);
+    lp__json_key_u64(json, "cpu_wall_ns", phase->cpu_wall_ns);
+    lp__json_key_known(json, "blocked_ns", split, phase->blocked_ns);
+    lp__json_key_known(json, "starved_ns", split, phase->starved_ns);
+    lp__json_key_known(json, "unsplit_ns", known, phase->wait_ns - (split ? phase->split_wait_ns : 0));
+    lp__json_key_double(json, "blocked_share", phase->blocked);
+    lp__json_key_double(json, "starved_share", phase->starved);
+    lp__json_key_double(json, "unsplit_share", phase->unsplit);
 }
 
 static void put_io(lp_json *json, const lp_report_phase *phase)
@@ -226,14 +171,14 @@ static void put_io(lp_json *json, const lp_report_phase *phase)
         return;
     }
     lp_json_open_flat(json, '{');
-    key_known(json, "read_bytes", io->known, io->read_bytes);
-    key_known(json, "write_bytes", io->known, io->write_bytes);
-    key_known(json, "read_chars", io->known, io->read_chars);
-    key_known(json, "write_chars", io->known, io->write_chars);
-    key_known(json, "cached_read_bytes", io->known, io->cached_read_bytes);
-    key_double(json, "bytes_per_s", io->known ? io->rate : (double)NAN);
-    key_u64(json, "missing_entries", phase->io_missing);
-    key_bool(json, "overlapping", phase->flags & LP_PHASE_IO_OVERLAP);
+    lp__json_key_known(json, "read_bytes", io->known, io->read_bytes);
+    lp__json_key_known(json, "write_bytes", io->known, io->write_bytes);
+    lp__json_key_known(json, "read_chars", io->known, io->read_chars);
+    lp__json_key_known(json, "write_chars", io->known, io->write_chars);
+    lp__json_key_known(json, "cached_read_bytes", io->known, io->cached_read_bytes);
+    lp__json_key_double(json, "bytes_per_s", io->known ? io->rate : (double)NAN);
+    lp__json_key_u64(json, "missing_entries", phase->io_missing);
+    lp__json_key_bool(json, "overlapping", phase->flags & LP_PHASE_IO_OVERLAP);
     lp_json_close(json, '}');
 }
 
@@ -243,36 +188,36 @@ static void put_phase(lp_json *json, const lp_report_role *role, uint32_t index)
     bool known = phase->cpu_wall_ns > 0;
 
     lp_json_open(json, '{');
-    key_str(json, "phase", phase->path);
+    lp__json_key_str(json, "phase", phase->path);
     lp_json_key(json, "path");
     put_path(json, role, index);
-    key_u64(json, "calls", phase->entries);
-    key_u64(json, "wall_ns", phase->wall_ns);
-    key_known(json, "cpu_ns", known, phase->cpu_ns);
-    key_u64(json, "self_ns", phase->self_ns);
-    key_known(json, "wait_ns", known, phase->wait_ns);
-    key_double(json, "mean_ns", phase->mean_ns);
-    key_double(json, "p50_ns", phase->p50_ns);
-    key_double(json, "p95_ns", phase->p95_ns);
-    key_double(json, "p99_ns", phase->p99_ns);
-    key_known(json, "min_ns", phase->entries > 0, phase->min_ns);
-    key_known(json, "max_ns", phase->entries > 0, phase->max_ns);
-    key_double(json, "share", phase->share);
-    key_double(json, "self_share", phase->self_share);
+    lp__json_key_u64(json, "calls", phase->entries);
+    lp__json_key_u64(json, "wall_ns", phase->wall_ns);
+    lp__json_key_known(json, "cpu_ns", known, phase->cpu_ns);
+    lp__json_key_u64(json, "self_ns", phase->self_ns);
+    lp__json_key_known(json, "wait_ns", known, phase->wait_ns);
+    lp__json_key_double(json, "mean_ns", phase->mean_ns);
+    lp__json_key_double(json, "p50_ns", phase->p50_ns);
+    lp__json_key_double(json, "p95_ns", phase->p95_ns);
+    lp__json_key_double(json, "p99_ns", phase->p99_ns);
+    lp__json_key_known(json, "min_ns", phase->entries > 0, phase->min_ns);
+    lp__json_key_known(json, "max_ns", phase->entries > 0, phase->max_ns);
+    lp__json_key_double(json, "share", phase->share);
+    lp__json_key_double(json, "self_share", phase->self_share);
     put_waits(json, phase);
-    key_u64(json, "open", phase->open_entries);
-    key_u64(json, "open_ns", phase->open_ns);
-    key_u64(json, "open_self_ns", phase->open_self_ns);
-    key_u64(json, "errors", phase->errors);
-    key_u64(json, "abandoned", phase->abandoned);
-    key_u64(json, "sample_stride", phase->stride);
-    key_bool(json, "sampled", phase->stride > 1);
-    key_bool(json, "async", phase->async_entries > 0 || phase->flags & LP_PHASE_ASYNC);
-    key_u64(json, "async_entries", phase->async_entries);
-    key_bool(json, "overlapping", phase->flags & LP_PHASE_OVERLAP);
-    key_bool(json, "entered", !phase->synthetic);
-    key_double(json, "own_cost_share", phase->own_share);
-    key_bool(json, "trusted", !phase->untrusted);
+    lp__json_key_u64(json, "open", phase->open_entries);
+    lp__json_key_u64(json, "open_ns", phase->open_ns);
+    lp__json_key_u64(json, "open_self_ns", phase->open_self_ns);
+    lp__json_key_u64(json, "errors", phase->errors);
+    lp__json_key_u64(json, "abandoned", phase->abandoned);
+    lp__json_key_u64(json, "sample_stride", phase->stride);
+    lp__json_key_bool(json, "sampled", phase->stride > 1);
+    lp__json_key_bool(json, "async", phase->async_entries > 0 || phase->flags & LP_PHASE_ASYNC);
+    lp__json_key_u64(json, "async_entries", phase->async_entries);
+    lp__json_key_bool(json, "overlapping", phase->flags & LP_PHASE_OVERLAP);
+    lp__json_key_bool(json, "entered", !phase->synthetic);
+    lp__json_key_double(json, "own_cost_share", phase->own_share);
+    lp__json_key_bool(json, "trusted", !phase->untrusted);
     put_counters(json, phase->all_counters, phase->all_counter_count);
     put_io(json, phase);
     lp_json_close(json, '}');
@@ -291,9 +236,9 @@ static void put_breakdown(lp_json *json, const lp_report_role *role)
     } else {
         put_path(json, role, breakdown->at);
     }
-    key_bool(json, "levels", breakdown->chain);
-    key_bool(json, "overlapping", breakdown->overlapping);
-    key_u64(json, "total_ns", breakdown->total_ns);
+    lp__json_key_bool(json, "levels", breakdown->chain);
+    lp__json_key_bool(json, "overlapping", breakdown->overlapping);
+    lp__json_key_u64(json, "total_ns", breakdown->total_ns);
     lp_json_key(json, "rows");
     lp_json_open(json, '[');
     for (uint32_t i = 0; i < breakdown->row_count; i++) {
@@ -304,8 +249,8 @@ static void put_breakdown(lp_json *json, const lp_report_role *role)
             lp_json_null(json); /* Other */
         else
             lp_json_string(json, role->phases[row->phase].path);
-        key_u64(json, "wall_ns", row->wall_ns);
-        key_double(json, "share", row->share);
+        lp__json_key_u64(json, "wall_ns", row->wall_ns);
+        lp__json_key_double(json, "share", row->share);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
@@ -332,13 +277,13 @@ static void put_roles(lp_json *json, const lp_report *report)
     for (uint32_t i = 0; i < report->role_count; i++) {
         const lp_report_role *role = &report->roles[i];
         lp_json_open(json, '{');
-        key_str(json, "role", role->role->name);
-        key_u64(json, "processes", role->role->worker_count);
-        key_double(json, "imbalance", role->role->imbalance);
+        lp__json_key_str(json, "role", role->role->name);
+        lp__json_key_u64(json, "processes", role->role->worker_count);
+        lp__json_key_double(json, "imbalance", role->role->imbalance);
         lp_json_key(json, "slowest");
         put_worker_label(json, &report->run->workers[role->role->slowest]);
-        key_u64(json, "wall_ns", role->role->wall_ns);
-        key_double(json, "own_share", role->own_share);
+        lp__json_key_u64(json, "wall_ns", role->role->wall_ns);
+        lp__json_key_double(json, "own_share", role->own_share);
         put_breakdown(json, role);
         lp_json_key(json, "iterations");
         if (role->iterations == LP_NO_PHASE)
@@ -364,11 +309,11 @@ static void put_open_phases(lp_json *json, const lp_run_worker *worker)
         for (uint32_t d = 0; d < open->depth; d++)
             lp_json_string(json, open->path[d]);
         lp_json_close(json, ']');
-        key_seconds(json, "since", open->since_ns);
-        key_u64(json, "open_ns", open->open_ns);
-        key_str(json, "thread", open->thread);
-        key_u64(json, "tid", open->tid);
-        key_bool(json, "inner", open->inner);
+        lp__json_key_seconds(json, "since", open->since_ns);
+        lp__json_key_u64(json, "open_ns", open->open_ns);
+        lp__json_key_str(json, "thread", open->thread);
+        lp__json_key_u64(json, "tid", open->tid);
+        lp__json_key_bool(json, "inner", open->inner);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
@@ -387,9 +332,9 @@ static void put_health(lp_json *json, const lp_health *health)
     };
 
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        key_u64(json, counts[i].key, counts[i].value);
-    key_str(json, "first_folded", health->first_folded);
-    key_str(json, "last_error", health->last_error);
+        lp__json_key_u64(json, counts[i].key, counts[i].value);
+    lp__json_key_str(json, "first_folded", health->first_folded);
+    lp__json_key_str(json, "last_error", health->last_error);
 }
 
 static void put_workers(lp_json *json, const lp_run *run)
@@ -399,32 +344,33 @@ static void put_workers(lp_json *json, const lp_run *run)
     for (uint32_t i = 0; i < run->worker_count; i++) {
         const lp_run_worker *worker = &run->workers[i];
         lp_json_open(json, '{');
-        key_int(json, "pid", worker->pid);
-        key_str(json, "role", worker->role);
-        key_str(json, "host", worker->host);
-        key_optional(json, "rank", worker->rank);
-        key_seconds(json, "started_at", worker->started_ns);
-        key_seconds(json, "written_at", worker->written_ns);
-        key_u64(json, "wall_ns", worker->wall_ns);
-        key_u64(json, "write_failures", worker->health.write_failures);
-        key_u64(json, "open_ns", worker->open_ns);
-        key_u64(json, "elapsed_ns", worker->elapsed_ns);
-        key_text(json, "state", lives[worker->life]);
+        lp__json_key_int(json, "pid", worker->pid);
+        lp__json_key_str(json, "role", worker->role);
+        lp__json_key_str(json, "host", worker->host);
+        lp__json_key_optional(json, "rank", worker->rank);
+        lp__json_key_seconds(json, "started_at", worker->started_ns);
+        lp__json_key_seconds(json, "written_at", worker->written_ns);
+        lp__json_key_u64(json, "wall_ns", worker->wall_ns);
+        lp__json_key_u64(json, "write_failures", worker->health.write_failures);
+        lp__json_key_u64(json, "open_ns", worker->open_ns);
+        lp__json_key_u64(json, "elapsed_ns", worker->elapsed_ns);
+        lp__json_key_text(json, "state", lives[worker->life]);
         put_end(json, worker);
-        key_bool(json, "stale", worker->stale);
-        key_str(json, "uuid", worker->uuid);
-        key_str(json, "path", worker->path);
-        key_str(json, "job_id", worker->job_id);
-        key_optional(json, "local_rank", worker->local_rank);
-        key_optional(json, "world_size", worker->world_size);
-        key_u64(json, "threads", worker->threads);
-        key_bool(json, "measure_cpu", worker->measure_cpu);
-        key_bool(json, "thread_names", worker->thread_names);
-        key_str(json, "clock", worker->clock);
-        key_str(json, "cpu_source", worker->cpu_source);
-        key_str(json, "split_source", worker->split_source);
-        key_str(json, "segment_place", worker->segment_place);
-        key_double(json, "own_cost_ns", worker->own_cost_ps > 0 ? (double)worker->own_cost_ps / 1000.0 : (double)NAN);
+        lp__json_key_bool(json, "stale", worker->stale);
+        lp__json_key_str(json, "uuid", worker->uuid);
+        lp__json_key_str(json, "path", worker->path);
+        lp__json_key_str(json, "job_id", worker->job_id);
+        lp__json_key_optional(json, "local_rank", worker->local_rank);
+        lp__json_key_optional(json, "world_size", worker->world_size);
+        lp__json_key_u64(json, "threads", worker->threads);
+        lp__json_key_bool(json, "measure_cpu", worker->measure_cpu);
+        lp__json_key_bool(json, "thread_names", worker->thread_names);
+        lp__json_key_str(json, "clock", worker->clock);
+        lp__json_key_str(json, "cpu_source", worker->cpu_source);
+        lp__json_key_str(json, "split_source", worker->split_source);
+        lp__json_key_str(json, "segment_place", worker->segment_place);
+        lp__json_key_double(json, "own_cost_ns",
+                            worker->own_cost_ps > 0 ? (double)worker->own_cost_ps / 1000.0 : (double)NAN);
         lp_json_key(json, "health");
         lp_json_open(json, '{');
         put_health(json, &worker->health);
@@ -443,13 +389,13 @@ static void put_open(lp_json *json, const lp_report *report)
         const lp_report_open *open = &report->open[i];
         const lp_report_role *role = &report->roles[open->role];
         lp_json_open(json, '{');
-        key_str(json, "role", role->role->name);
-        key_str(json, "phase", role->phases[open->phase].path);
+        lp__json_key_str(json, "role", role->role->name);
+        lp__json_key_str(json, "phase", role->phases[open->phase].path);
         lp_json_key(json, "path");
         put_path(json, role, open->phase);
-        key_text(json, "state", lives[open->life]);
-        key_u64(json, "entries", open->entries);
-        key_u64(json, "longest_ns", open->longest_ns);
+        lp__json_key_text(json, "state", lives[open->life]);
+        lp__json_key_u64(json, "entries", open->entries);
+        lp__json_key_u64(json, "longest_ns", open->longest_ns);
         lp_json_key(json, "workers");
         lp_json_open(json, '[');
         for (uint32_t w = 0; w < open->worker_count; w++)
@@ -468,15 +414,15 @@ static void put_worker_list(lp_json *json, const lp_report *report, const char *
     for (uint32_t i = 0; i < count; i++) {
         const lp_run_worker *worker = &report->run->workers[list[i]];
         lp_json_open_flat(json, '{');
-        key_str(json, "host", worker->host);
-        key_int(json, "pid", worker->pid);
-        key_str(json, "role", worker->role);
-        key_optional(json, "rank", worker->rank);
-        key_text(json, "state", lives[worker->life]);
+        lp__json_key_str(json, "host", worker->host);
+        lp__json_key_int(json, "pid", worker->pid);
+        lp__json_key_str(json, "role", worker->role);
+        lp__json_key_optional(json, "rank", worker->rank);
+        lp__json_key_text(json, "state", lives[worker->life]);
         put_end(json, worker);
-        key_u64(json, "behind_ns",
-                report->run->ended_ns > worker->written_ns ? report->run->ended_ns - worker->written_ns : 0);
-        key_u64(json, "write_failures", worker->health.write_failures);
+        lp__json_key_u64(json, "behind_ns",
+                         report->run->ended_ns > worker->written_ns ? report->run->ended_ns - worker->written_ns : 0);
+        lp__json_key_u64(json, "write_failures", worker->health.write_failures);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
@@ -490,8 +436,8 @@ static void put_path_list(lp_json *json, const lp_report *report, const char *ke
     for (uint32_t i = 0; i < count; i++) {
         const lp_report_role *role = &report->roles[list[i].role];
         lp_json_open_flat(json, '{');
-        key_str(json, "role", role->role->name);
-        key_str(json, "phase", role->phases[list[i].phase].path);
+        lp__json_key_str(json, "role", role->role->name);
+        lp__json_key_str(json, "phase", role->phases[list[i].phase].path);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
@@ -525,8 +471,8 @@ static void put_files(lp_json *json, const lp_report *report)
     lp_json_open(json, '[');
     for (uint32_t i = 0; i < run->unreadable_count; i++) {
         lp_json_open_flat(json, '{');
-        key_str(json, "path", run->unreadable[i].path);
-        key_str(json, "reason", run->unreadable[i].reason);
+        lp__json_key_str(json, "path", run->unreadable[i].path);
+        lp__json_key_str(json, "reason", run->unreadable[i].reason);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
@@ -534,8 +480,8 @@ static void put_files(lp_json *json, const lp_report *report)
     lp_json_open(json, '[');
     for (uint32_t i = 0; i < report->attempt_count; i++) {
         lp_json_open_flat(json, '{');
-        key_str(json, "run_id", report->attempts[i].run_id);
-        key_u64(json, "workers", report->attempts[i].workers);
+        lp__json_key_str(json, "run_id", report->attempts[i].run_id);
+        lp__json_key_u64(json, "workers", report->attempts[i].workers);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
@@ -549,10 +495,10 @@ static void put_as_written(lp_json *json, const lp_report *report)
     for (uint32_t i = 0; i < report->as_written_count; i++) {
         const lp_report_host *host = &report->as_written[i];
         lp_json_open_flat(json, '{');
-        key_str(json, "host", host->name);
-        key_u64(json, "workers", host->workers);
-        key_seconds(json, "oldest_at", host->oldest_ns);
-        key_seconds(json, "newest_at", host->newest_ns);
+        lp__json_key_str(json, "host", host->name);
+        lp__json_key_u64(json, "workers", host->workers);
+        lp__json_key_seconds(json, "oldest_at", host->oldest_ns);
+        lp__json_key_seconds(json, "newest_at", host->newest_ns);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
@@ -565,12 +511,12 @@ static void put_methods(lp_json *json, const lp_report *report)
     for (uint32_t i = 0; i < report->step_count; i++) {
         const lp_clock_step *step = &report->steps[i].step;
         lp_json_open_flat(json, '{');
-        key_str(json, "host", report->steps[i].host);
-        key_seconds(json, "at", step->real_ns);
-        key_double(json, "by_s", (double)step->by_ns / 1e9);
+        lp__json_key_str(json, "host", report->steps[i].host);
+        lp__json_key_seconds(json, "at", step->real_ns);
+        lp__json_key_double(json, "by_s", (double)step->by_ns / 1e9);
         lp_json_key(json, "cause");
         lp_json_text(json, step->slept ? "suspended" : "set");
-        key_u64(json, "workers", report->steps[i].workers);
+        lp__json_key_u64(json, "workers", report->steps[i].workers);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
@@ -578,8 +524,8 @@ static void put_methods(lp_json *json, const lp_report *report)
     lp_json_open(json, '[');
     for (uint32_t i = 0; i < report->asked_count; i++) {
         lp_json_open_flat(json, '{');
-        key_str(json, "option", report->asked[i].option);
-        key_u64(json, "workers", report->asked[i].workers);
+        lp__json_key_str(json, "option", report->asked[i].option);
+        lp__json_key_u64(json, "workers", report->asked[i].workers);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
@@ -587,14 +533,14 @@ static void put_methods(lp_json *json, const lp_report *report)
     lp_json_open(json, '[');
     for (uint32_t i = 0; i < report->source_count; i++) {
         lp_json_open_flat(json, '{');
-        key_str(json, "clock", report->sources[i].clock);
-        key_str(json, "cpu_time", report->sources[i].cpu_source);
-        key_str(json, "split", report->sources[i].split_source);
-        key_u64(json, "workers", report->sources[i].workers);
+        lp__json_key_str(json, "clock", report->sources[i].clock);
+        lp__json_key_str(json, "cpu_time", report->sources[i].cpu_source);
+        lp__json_key_str(json, "split", report->sources[i].split_source);
+        lp__json_key_u64(json, "workers", report->sources[i].workers);
         lp_json_close(json, '}');
     }
     lp_json_close(json, ']');
-    key_double(json, "quantile_error", 1.0 / 64.0);
+    lp__json_key_double(json, "quantile_error", 1.0 / 64.0);
 }
 
 static void put_caveats(lp_json *json, const lp_report *report)
@@ -639,17 +585,17 @@ static void put_machine(lp_json *json, const lp_report *report, bool samples)
         const lp_hardware *has = &run->hosts[i].hardware;
         lp_json_key_str(json, run->hosts[i].name);
         lp_json_open(json, '{');
-        key_optional(json, "cpu_cores", has->cpu_cores);
-        key_optional(json, "cpu_threads", has->cpu_threads);
-        key_optional(json, "cpu_affinity", has->cpu_affinity);
-        key_optional(json, "ram_total", has->ram_total);
+        lp__json_key_optional(json, "cpu_cores", has->cpu_cores);
+        lp__json_key_optional(json, "cpu_threads", has->cpu_threads);
+        lp__json_key_optional(json, "cpu_affinity", has->cpu_affinity);
+        lp__json_key_optional(json, "ram_total", has->ram_total);
         lp_json_key(json, "gpus");
         lp_json_open(json, '[');
         for (uint32_t g = 0; g < has->gpu_count; g++) {
             lp_json_open_flat(json, '{');
-            key_int(json, "index", has->gpus[g].index);
-            key_str(json, "name", has->gpus[g].name);
-            key_optional(json, "vram_total", has->gpus[g].vram_total);
+            lp__json_key_int(json, "index", has->gpus[g].index);
+            lp__json_key_str(json, "name", has->gpus[g].name);
+            lp__json_key_optional(json, "vram_total", has->gpus[g].vram_total);
             lp_json_close(json, '}');
         }
         lp_json_close(json, ']');

@@ -52,31 +52,43 @@ static lp_str base_name(lp_str path)
     return (lp_str){path.data + at, path.size - at};
 }
 
-static void put_unreadable(lp_text *text)
+static void put_lost(lp_text *text, const lp_run_lost *lost, uint32_t count)
 {
-    const lp_run *run = text->report->run;
-    unsigned limit = limit_of(text, run->unreadable_count);
+    unsigned limit = limit_of(text, count);
     lp_line *line = &text->line;
 
-    if (run->unreadable_count == 0)
-        return;
-    lp_line_style(line, LP_BAD);
-    sayf(text, "%u worker file(s) unreadable %s their work is missing:", run->unreadable_count,
-         lp_line_glyph(line, "\xe2\x80\x94", "-"));
     for (unsigned i = 0; i < limit; i++) {
-        lp_str name = base_name(run->unreadable[i].path);
+        lp_str name = base_name(lost[i].path);
         lp_line_to(line, 2);
         lp_line_name(line, &name, 1, line->width - 2, LP_CUT_LEFT);
-        if (line->column + 2 + lp_inert_columns(&run->unreadable[i].reason, 1, line->utf8) > line->width) {
+        if (line->column + 2 + lp_inert_columns(&lost[i].reason, 1, line->utf8) > line->width) {
             lp_line_end(line);
             lp_line_to(line, 4);
         } else {
             lp_line_to(line, line->column + 2);
         }
-        lp_line_name(line, &run->unreadable[i].reason, 1, line->width - line->column, LP_CUT_RIGHT);
+        lp_line_name(line, &lost[i].reason, 1, line->width - line->column, LP_CUT_RIGHT);
         lp_line_end(line);
     }
-    put_more(text, run->unreadable_count, limit);
+    put_more(text, count, limit);
+}
+
+static void put_unreadable(lp_text *text)
+{
+    const lp_run *run = text->report->run;
+    const lp_usage *usage = text->options.samples ? text->report->usage : NULL;
+
+    if (run->unreadable_count > 0) {
+        lp_line_style(&text->line, LP_BAD);
+        sayf(text, "%u worker file(s) unreadable %s their work is missing:", run->unreadable_count,
+             lp_line_glyph(&text->line, "\xe2\x80\x94", "-"));
+        put_lost(text, run->unreadable, run->unreadable_count);
+    }
+    if (usage && usage->lost_count > 0) {
+        sayf(text,
+             "%u sample file(s) could not be read to their end; what they had up to there is in:", usage->lost_count);
+        put_lost(text, usage->lost, usage->lost_count);
+    }
 }
 
 static void put_superseded(lp_text *text)
@@ -394,6 +406,35 @@ static void put_limits(lp_text *text)
         }
 }
 
+/* How often, how late, how much was let pass, and what it took; of the worst host. */
+static void put_sampling(lp_text *text)
+{
+    const lp_usage *usage = text->options.samples ? text->report->usage : NULL;
+    double interval = 0.0, late = (double)NAN, missed = 0.0, own = (double)NAN;
+    lp_words words;
+    lp_unit unit;
+
+    for (uint32_t i = 0; usage && i < usage->host_count; i++) {
+        const lp_usage_host *host = &usage->hosts[i];
+        interval = fmax(interval, host->seconds > 0.0 ? host->interval_s : 0.0);
+        late = fmax(late, host->lateness_max_s); /* of a number and NaN: the number */
+        missed += host->ticks_missed > 0.0 ? host->ticks_missed : 0.0;
+        if (host->seconds > 0.0)
+            own = fmax(own, host->own_cpu_s / host->seconds);
+    }
+    if (interval <= 0.0)
+        return;
+    int size = snprintf(words, sizeof words, "sampled every %s", lp_unit_ns(unit, interval * 1e9));
+    if (!isnan(late))
+        size += snprintf(words + size, sizeof words - (size_t)size, ", %s late at most", lp_unit_ns(unit, late * 1e9));
+    size += snprintf(words + size, sizeof words - (size_t)size, ", %.0f interval%s missed", missed,
+                     missed == 1.0 ? "" : "s");
+    if (!isnan(own))
+        snprintf(words + size, sizeof words - (size_t)size, "; a collector took %s of a CPU%s",
+                 lp_unit_percent(unit, own), usage->host_count > 1 ? " at most" : "");
+    say(text, words);
+}
+
 static void put_method(lp_text *text)
 {
     const lp_report *report = text->report;
@@ -411,6 +452,7 @@ static void put_method(lp_text *text)
         sayf(text, "%sCPU time by %s, clock %s, %s%s, quantiles within 1.6 %%", in, cpu, clock,
              split[0] ? "blocked and starved by " : "wait not split in blocked and starved", split);
     }
+    put_sampling(text);
     if (!isnan(report->own_cost_ns)) {
         lp_unit cost, share;
         lp_unit_fixed(cost, report->own_cost_ns / 1000.0, 2);

@@ -1,6 +1,7 @@
 /* The sampled sections of the text report: findings, resources, I/O, GPU, memory. A measured zero is a figure; what was not
  * measured is n/a, with its reason where the section ends. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,9 +118,8 @@ static void put_table(lp_text *text, const lp_usage *usage)
              lp_unit_fixed(each, usage->cpu_mean / count, 2));
     resource(text, "RAM  peak RSS", lp_unit_bytes(used, usage->rss_peak), lp_unit_bytes(available, has.memory),
              lp_unit_bytes(each, usage->rss_peak / count));
-    if (usage->pss_known)
-        resource(text, "RAM  peak PSS", lp_unit_bytes(used, usage->pss_peak), "(shared pages once)",
-                 lp_unit_bytes(each, usage->pss_peak / count));
+    resource(text, "RAM  peak PSS", lp_unit_bytes(used, usage->pss_peak), usage->pss_known ? "(shared pages once)" : "",
+             lp_unit_bytes(each, usage->pss_peak / count));
     if (!isnan(usage->vram_allocated_peak))
         resource(text, "VRAM peak alloc", lp_unit_bytes(used, usage->vram_allocated_peak),
                  lp_unit_bytes(available, has.vram), "");
@@ -174,6 +174,30 @@ static void put_limits(lp_text *text, const lp_usage_host *host)
     }
 }
 
+/* What could not be measured of some processes or of all, one line for each reason. */
+static void put_missing(lp_text *text, const char *what, const lp_usage *usage, lp_column column, size_t figure)
+{
+    uint32_t missing[256] = {0};
+    char of[48] = "";
+    lp_words words;
+
+    for (uint32_t i = 0; i < usage->process_count; i++) {
+        const lp_usage_process *process = &usage->processes[i];
+        double value;
+        memcpy(&value, (const char *)process + figure, sizeof value);
+        missing[process->why[column]] += isnan(value) ? 1 : 0;
+    }
+    for (uint32_t reason = 0; reason < 256; reason++) {
+        if (missing[reason] == 0)
+            continue;
+        if (usage->process_count > 1)
+            snprintf(of, sizeof of, " of %u of %u processes", missing[reason], usage->process_count);
+        snprintf(words, sizeof words, "%s n/a%s: %s", what, of,
+                 reason == LP_REASON_NONE ? lp_reason_text(LP_REASON_NOT_YET) : lp_reason_text(reason));
+        lp__text_say(text, 2, words);
+    }
+}
+
 static void put_heaviest(lp_text *text, const lp_usage *usage)
 {
     char label[LP_LABEL_SIZE];
@@ -189,13 +213,13 @@ static void put_heaviest(lp_text *text, const lp_usage *usage)
     if (usage->process_count < 2)
         return;
     if (usage->rss_known) {
-        snprintf(words, sizeof words, "heaviest process held %s RSS against a %s mean: %s",
+        snprintf(words, sizeof words, "heaviest process held %s RSS against a mean of %s: %s",
                  lp_unit_bytes(a, usage->rss_max_process), lp_unit_bytes(b, usage->rss_peak / usage->process_count),
                  lp__text_worker(text, &usage->run->workers[usage->rss_max_worker], label));
         lp__text_say(text, 2, words);
     }
     if (!isnan(usage->cpu_max_process)) {
-        snprintf(words, sizeof words, "heaviest process peaked at %s cores against a %s mean: %s",
+        snprintf(words, sizeof words, "heaviest process peaked at %s cores against a mean of %s: %s",
                  lp_unit_fixed(a, usage->cpu_max_process, 2),
                  lp_unit_fixed(b, usage->cpu_mean / usage->process_count, 2),
                  lp__text_worker(text, &usage->run->workers[usage->cpu_max_worker], label));
@@ -250,6 +274,9 @@ void lp__text_resources(lp_text *text, void (*hardware)(lp_text *, const lp_run_
     }
     put_heaviest(text, usage);
     put_children(text, usage);
+    put_missing(text, "CPU", usage, LP_COLUMN_CPU, offsetof(lp_usage_process, cpu_s));
+    put_missing(text, "RSS", usage, LP_COLUMN_RSS, offsetof(lp_usage_process, rss.peak));
+    put_missing(text, "PSS", usage, LP_COLUMN_PSS, offsetof(lp_usage_process, pss.peak));
 }
 
 static void put_spark(lp_text *text, const char *label, const double *series, double most, const char *peak)
@@ -309,36 +336,63 @@ static double moved(const lp_usage_phase *phase)
     return phase->io.read + phase->io.write + phase->io.read_chars + phase->io.write_chars;
 }
 
-/* The phases with most bytes, those without any left out; the one for "no phase" last. */
+/* Those with most bytes first, equal ones as they stand; the one for "no phase" last. */
+static bool moved_more(const lp_usage *usage, uint32_t a, uint32_t b)
+{
+    const lp_usage_phase *x = &usage->phases[a], *y = &usage->phases[b];
+
+    if (x->none != y->none)
+        return y->none;
+    return moved(x) != moved(y) ? moved(x) > moved(y) : a < b;
+}
+
+static void put_io_phase(lp_text *text, const lp_usage_phase *phase, unsigned label)
+{
+    lp_line *line = &text->line;
+    lp_unit unit;
+
+    lp_line_to(line, 2);
+    lp_line_name(line, &phase->path, 1, label - 4, LP_CUT_LEFT);
+    lp_line_right(line, label + 12, lp_unit_bytes(unit, phase->io.read));
+    lp_line_right(line, label + 24, lp_unit_bytes(unit, fmax(phase->io.read_chars - phase->io.read, 0.0)));
+    lp_line_right(line, label + 36, lp_unit_bytes(unit, fmax(phase->io.write, phase->io.write_chars)));
+    lp_line_end(line);
+}
+
+static void put_more(lp_text *text, uint32_t shown, uint32_t of)
+{
+    if (shown < of) {
+        lp_line_format(&text->line, "  %s %u more (--all)", lp_line_glyph(&text->line, "\xe2\x80\xa6", ".."),
+                       of - shown);
+        lp_line_end(&text->line);
+    }
+}
+
+/* Phases without any bytes are left out. */
 static void put_io_phases(lp_text *text, const lp_usage *usage)
 {
     lp_line *line = &text->line;
-    unsigned label = line->width - 50, rows = 0;
-    double last = (double)INFINITY;
-    lp_unit unit;
+    unsigned label = line->width - 50;
+    uint32_t with = 0, last = UINT32_MAX;
 
     lp_line_style(line, LP_DIM);
     lp_line_right(line, label + 12, "read (disk)");
     lp_line_right(line, label + 24, "from cache");
     lp_line_right(line, label + 36, "written");
     lp_line_end(line);
-    for (; rows < (text->options.all ? usage->phase_count : LP_TEXT_ROWS); rows++) {
-        const lp_usage_phase *next = NULL;
-        for (uint32_t i = 0; i < usage->phase_count; i++) {
-            const lp_usage_phase *phase = &usage->phases[i];
-            if (moved(phase) > 0.0 && moved(phase) < last && (!next || moved(phase) > moved(next)))
-                next = phase;
-        }
-        if (!next)
-            break;
-        last = moved(next);
-        lp_line_to(line, 2);
-        lp_line_name(line, &next->path, 1, label - 4, LP_CUT_LEFT);
-        lp_line_right(line, label + 12, lp_unit_bytes(unit, next->io.read));
-        lp_line_right(line, label + 24, lp_unit_bytes(unit, fmax(next->io.read_chars - next->io.read, 0.0)));
-        lp_line_right(line, label + 36, lp_unit_bytes(unit, fmax(next->io.write, next->io.write_chars)));
-        lp_line_end(line);
+    for (uint32_t i = 0; i < usage->phase_count; i++)
+        with += moved(&usage->phases[i]) > 0.0;
+    uint32_t limit = text->options.all || with <= LP_TEXT_ROWS ? with : LP_TEXT_ROWS;
+    for (uint32_t rows = 0; rows < limit; rows++) {
+        uint32_t next = UINT32_MAX;
+        for (uint32_t i = 0; i < usage->phase_count; i++)
+            if (moved(&usage->phases[i]) > 0.0 && (last == UINT32_MAX || moved_more(usage, last, i)) && i != last &&
+                (next == UINT32_MAX || moved_more(usage, i, next)))
+                next = i;
+        last = next;
+        put_io_phase(text, &usage->phases[next], label);
     }
+    put_more(text, limit, with);
 }
 
 static void put_attribution(lp_text *text, const lp_usage *usage)
@@ -348,6 +402,11 @@ static void put_attribution(lp_text *text, const lp_usage *usage)
     lp_words words;
     lp_unit a, b;
 
+    if (usage->hosts[0].interval_s > 0.0) {
+        snprintf(words, sizeof words, "each interval (%s) is charged to the phase that is open at its end",
+                 lp_unit_ns(a, usage->hosts[0].interval_s * 1e9));
+        lp__text_say(text, 2, words);
+    }
     if (read >= 0.1 || write >= 0.1) {
         snprintf(words, sizeof words,
                  "%s of reads and %s of writes (syscall layer) moved while no phase was open, or none could be seen. "
@@ -370,6 +429,10 @@ static void put_io(lp_text *text, const lp_usage *usage)
     double reads = highest(usage->read_series), writes = highest(usage->write_series);
 
     lp__text_section(text, "I/O", "(sampled)");
+    if (!usage->io_known) {
+        put_missing(text, "I/O", usage, LP_COLUMN_READ_BYTES, offsetof(lp_usage_process, io.read));
+        return;
+    }
     pair(text, "Read (from disk)", lp_unit_bytes(value, usage->io.read),
          lp_unit_byte_rate(rate, usage->io.read / seconds));
     pair(text, "Read (from page cache)", lp_unit_bytes(value, fmax(usage->io.read_chars - usage->io.read, 0.0)), "");
@@ -386,6 +449,7 @@ static void put_io(lp_text *text, const lp_usage *usage)
         put_spark(text, "write", usage->write_series, writes, lp_unit_byte_rate(rate, usage->write_peak));
     }
     put_attribution(text, usage);
+    put_missing(text, "I/O", usage, LP_COLUMN_READ_BYTES, offsetof(lp_usage_process, io.read));
 }
 
 static void why(lp_text *text, const char *what, uint8_t reason)
@@ -396,6 +460,41 @@ static void why(lp_text *text, const char *what, uint8_t reason)
         return;
     snprintf(words, sizeof words, "%s n/a: %s", what, lp_reason_text(reason));
     lp__text_say(text, 2, words);
+}
+
+/* Of each device what is n/a in its row, with the reason; equal ones together. */
+static void put_gpu_reasons(lp_text *text, const lp_usage *usage)
+{
+    static const struct {
+        const char *what;
+        lp_column column;
+        size_t figure;
+    } figures[] = {{"busy", LP_COLUMN_GPU_BUSY, offsetof(lp_usage_gpu, busy)},
+                   {"this run", LP_COLUMN_GPU_OURS_BUSY, offsetof(lp_usage_gpu, ours)},
+                   {"mem peak", LP_COLUMN_GPU_MEMORY_USED, offsetof(lp_usage_gpu, memory_peak)},
+                   {"ours", LP_COLUMN_GPU_OURS_MEMORY, offsetof(lp_usage_gpu, ours_memory_peak)}};
+
+    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
+        uint32_t missing[256] = {0}, first[256] = {0};
+        for (uint32_t i = 0; i < usage->gpu_count; i++) {
+            uint8_t reason = usage->gpus[i].why[figures[f].column];
+            double value;
+            memcpy(&value, (const char *)&usage->gpus[i] + figures[f].figure, sizeof value);
+            if (isnan(value) && missing[reason]++ == 0)
+                first[reason] = usage->gpus[i].index;
+        }
+        for (uint32_t reason = 1; reason < 256; reason++) {
+            char what[64];
+            if (missing[reason] == usage->gpu_count)
+                snprintf(what, sizeof what, "%s", figures[f].what);
+            else if (missing[reason] == 1)
+                snprintf(what, sizeof what, "%s of GPU %u", figures[f].what, first[reason]);
+            else
+                snprintf(what, sizeof what, "%s of %u devices", figures[f].what, missing[reason]);
+            if (missing[reason] > 0)
+                why(text, what, (uint8_t)reason);
+        }
+    }
 }
 
 static void put_gpu(lp_text *text, const lp_usage *usage)
@@ -441,20 +540,22 @@ static void put_gpu(lp_text *text, const lp_usage *usage)
         pair(text, "VRAM allocated (peak)", lp_unit_bytes(unit, usage->vram_allocated_peak), "");
     if (!isnan(usage->vram_reserved_peak))
         pair(text, "VRAM reserved (peak)", lp_unit_bytes(unit, usage->vram_reserved_peak), "");
-    why(text, "busy", isnan(usage->gpus[0].busy) ? usage->gpus[0].why_busy : LP_REASON_NONE);
-    why(text, "this run", isnan(usage->gpus[0].ours) ? usage->gpus[0].why_ours : LP_REASON_NONE);
+    put_gpu_reasons(text, usage);
 }
 
 static void put_gpu_phases(lp_text *text, const lp_usage *usage)
 {
     lp_line *line = &text->line;
-    unsigned rows = 0;
+    uint32_t rows = 0, with = 0;
+    bool unknown = false;
     lp_unit unit;
 
-    for (uint32_t i = 0; i < usage->phase_count && (rows < LP_TEXT_ROWS || text->options.all); i++) {
+    for (uint32_t i = 0; i < usage->phase_count; i++) {
         const lp_usage_phase *phase = &usage->phases[i];
-        if (phase->gpu_samples == 0)
+        with += phase->gpu_samples > 0;
+        if (phase->gpu_samples == 0 || (rows == LP_TEXT_ROWS && !text->options.all))
             continue;
+        unknown |= isnan(phase->vram_peak);
         if (rows++ == 0) {
             lp__text_section(text, "GPU BY PHASE", "(sampled)");
             lp_line_style(line, LP_DIM);
@@ -471,6 +572,9 @@ static void put_gpu_phases(lp_text *text, const lp_usage *usage)
         lp_line_right(line, 63, lp_unit_count(unit, (lp_i128)phase->gpu_samples));
         lp_line_end(line);
     }
+    put_more(text, rows, with);
+    if (unknown)
+        lp__text_say(text, 2, "VRAM n/a: no process told by then what torch's allocator holds");
 }
 
 static char *per_hour(lp_unit out, double bytes_per_s, double error, const char *plus_minus)
@@ -478,7 +582,7 @@ static char *per_hour(lp_unit out, double bytes_per_s, double error, const char 
     lp_unit slope, sigma;
 
     lp_unit_bytes(slope, fabs(bytes_per_s) * 3600.0);
-    snprintf(out, sizeof(lp_unit), "%s%.40s/h %s %.40s", bytes_per_s < 0 ? "-" : "+", slope, plus_minus,
+    snprintf(out, sizeof(lp_unit), "%s%.40s/h %s %.40s/h", bytes_per_s < 0 ? "-" : "+", slope, plus_minus,
              lp_unit_bytes(sigma, error * 3600.0));
     return out;
 }
@@ -520,6 +624,11 @@ static void put_memory(lp_text *text, const lp_usage *usage)
     } else {
         lp__text_say(text, 0, "Trend: too few samples");
     }
+    if (trend->step >= 1024.0 * 1024.0) {
+        char when[LP_UNIT_SIZE + 8];
+        snprintf(when, sizeof when, "at %s", lp_unit_ns(unit, trend->step_at_s * 1e9));
+        pair(text, "Largest step up", lp_unit_bytes(unit, trend->step), when);
+    }
     put_growing(text, usage);
     if (usage->grid_s > 0.0 && usage->covered_s >= 2 * usage->grid_s) {
         lp__text_blank(text);
@@ -533,8 +642,7 @@ void lp__text_sampled(lp_text *text)
     static const char *const titles[] = {"I/O", "GPU", "MEMORY (RSS)"};
 
     if (usage && usage->process_count > 0) {
-        if (usage->io_known)
-            put_io(text, usage);
+        put_io(text, usage);
         put_gpu(text, usage);
         put_gpu_phases(text, usage);
         if (usage->rss_known)

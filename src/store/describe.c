@@ -9,8 +9,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -20,7 +20,7 @@
 #include "store/files.h"
 #include "store/internal.h"
 
-/* Start time and state letter of a process; LP_UNKNOWN_I64 if there is none. */
+/* Start time and state letter of a process; LP_UNKNOWN_I64 if there is none, or if it is not to be read. */
 static int64_t read_stat(int64_t pid, char *state)
 {
     char path[40], text[1024];
@@ -52,10 +52,24 @@ int64_t lp_describe_pid_start(int64_t pid)
     return read_stat(pid, &state);
 }
 
+bool lp_describe_pid_is_gone(int64_t pid)
+{
+    int saved = errno;
+    /* Asked by what cannot be taken for a signal; a zombie has its group still, as kill(pid, 0) finds it. */
+    bool gone = pid <= 0 || pid > INT32_MAX || (getpgid((pid_t)pid) < 0 && errno == ESRCH);
+
+    errno = saved;
+    return gone;
+}
+
 bool lp_describe_pid_runs(int64_t pid, int64_t start)
 {
     char state;
-    return read_stat(pid, &state) == start && state != 'Z' && state != 'X';
+    int64_t found = read_stat(pid, &state);
+
+    if (found == LP_UNKNOWN_I64)
+        return !lp_describe_pid_is_gone(pid);
+    return (found == start || start == LP_UNKNOWN_I64) && state != 'Z' && state != 'X';
 }
 
 static uint64_t namespace_inode(const char *path)
@@ -72,7 +86,7 @@ static bool new_uuid(lp_arena *arena, lp_identity *id)
     size_t got = 0;
 
     while (got < sizeof bytes) {
-        ssize_t n = getrandom(bytes + got, sizeof bytes - got, 0);
+        ssize_t n = syscall(SYS_getrandom, bytes + got, sizeof bytes - got, 0u); /* glibc has it from 2.25 on */
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -285,9 +299,9 @@ static bool describe_self(lp_arena *arena, lp_identity *id)
 
 static uint64_t mount_of_root(void)
 {
-#ifdef STATX_MNT_ID
+#if defined STATX_MNT_ID && defined SYS_statx /* glibc has the function from 2.28 on */
     struct statx st;
-    if (statx(AT_FDCWD, "/", AT_NO_AUTOMOUNT, STATX_MNT_ID, &st) == 0 && (st.stx_mask & STATX_MNT_ID))
+    if (syscall(SYS_statx, AT_FDCWD, "/", AT_NO_AUTOMOUNT, STATX_MNT_ID, &st) == 0 && (st.stx_mask & STATX_MNT_ID))
         return st.stx_mnt_id;
 #endif
     return 0;

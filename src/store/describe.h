@@ -23,9 +23,13 @@ lp_status lp_describe_child(lp_arena *arena, lp_identity *id, lp_namespaces *ns,
  * (gitdir files, commondir), detached heads, sha1 and sha256. */
 lp_status lp_describe_source(lp_arena *arena, const char *directory, lp_identity *id);
 lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id); /* device and inode */
-/* A process of this pid and start time runs: it is no zombie, whose parent may take its time. Of one thread: the state is that of
- * the first. */
+/* A process of this pid and start time (LP_UNKNOWN_I64: any) runs: it is no zombie, whose parent may take its time. Of one thread:
+ * the state is that of the first. One whose files in /proc cannot be read runs as long as there is that pid. */
 bool lp_describe_pid_runs(int64_t pid, int64_t start);
-int64_t lp_describe_pid_start(int64_t pid); /* /proc/<pid>/stat field 22, LP_UNKNOWN_I64 if gone */
+/* No process and no zombie has this pid. Asked of the kernel for its process group: who cannot open files is told, too. */
+bool lp_describe_pid_is_gone(int64_t pid);
+/* /proc/<pid>/stat field 22, clock ticks since boot. LP_UNKNOWN_I64 if it is gone, or if the file cannot be read (no descriptor is
+ * free, no /proc is mounted): that alone is no sign of a death. */
+int64_t lp_describe_pid_start(int64_t pid);
 
 #endif

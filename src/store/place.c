@@ -284,7 +284,10 @@ static lp_status adopt(adoption *a, int dirfd, const char *name, int fd, const c
 {
     lp_worker *worker;
     lp_track track;
-    lp_status known = lp_track_read(dirfd, &track);
+    lp_seg_header header;
+    size_t got;
+    bool whole = lp__read_at(fd, &header, sizeof header, 0, &got) && got == sizeof header;
+    lp_status known = lp_track_read(dirfd, whole ? header.time_ns : 0, &track);
     lp_status status = lp__segment_read(fd, shown, false, known == LP_OK ? &track : NULL, &worker, error);
 
     if (status != LP_OK)
@@ -321,6 +324,7 @@ static void look_at(adoption *a, int dirfd, const char *folder, const char *name
     dev_t dev;
     ino_t ino;
     uint32_t state = LP_SEG_CREATING;
+    bool owner = true;
     lp_worker *head = NULL;
     lp_error error = {0};
     int fd = lp__open_segment(dirfd, name, &dev, &ino);
@@ -328,7 +332,7 @@ static void look_at(adoption *a, int dirfd, const char *folder, const char *name
     if (fd < 0)
         return;
     snprintf(shown, sizeof shown, "%s/%s", folder, name);
-    lp_status status = lp__segment_head(fd, shown, &head, &state, &error);
+    lp_status status = lp__segment_look(fd, shown, &head, &state, &owner, &error);
     if (status == LP_OK && state != LP_SEG_CREATING && !lp__segment_belongs(fd, &head->id, a->dev, a->ino)) {
         if (a->all && name[0] != '.' && is_expired(a, fd, &head->id) && lp__segment_claim(fd) &&
             lp__segment_is_still(dirfd, name, dev, ino))
@@ -342,7 +346,7 @@ static void look_at(adoption *a, int dirfd, const char *folder, const char *name
     if (!lp__segment_is_still(dirfd, name, dev, ino)) /* adopted between our open and our claim */
         goto done;
     if (status == LP_OK && state == LP_SEG_CREATING) {
-        if (!lp__segment_has_owner(fd))
+        if (!owner)
             unlinkat(dirfd, name, 0); /* it never recorded anything */
     } else if (name[0] == '.') {
         if (is_leftover(fd))

@@ -21,6 +21,10 @@ bool lp__segment_now(const lp_seg_clock *clock, lp_moment *now);
 /* Header and identity alone: id, generation, written_ns. *state is an lp_seg_state; while CREATING the identity is
  * empty. */
 lp_status lp__segment_head(int fd, const char *name, lp_worker **worker, uint32_t *state, lp_error *error);
+/* As lp__segment_head. If *state is CREATING, *owner says whether a process may still begin to record: if there is none, nothing was
+ * recorded and never will be. That takes a second look after the process was seen to be gone: between the first and its death it
+ * may have begun, and recorded all it had to. */
+lp_status lp__segment_look(int fd, const char *name, lp_worker **worker, uint32_t *state, bool *owner, lp_error *error);
 /* Decodes the identity block of the image's source into worker->id. */
 lp_status lp__segment_identity(const lp__image *image, const lp_seg_header *header, lp_worker *worker, lp_error *error);
 /* Is it of the run directory of that device and inode? One whose directory was not there when its process began goes by its path. */

@@ -117,8 +117,9 @@ bool lp__segment_belongs(int fd, const lp_identity *id, uint64_t dev, uint64_t i
            (uint64_t)st.st_ino == ino;
 }
 
-/* Is there a process `pid` of this start time? Unknown (another pid namespace, no /proc) counts as yes: the lock has
- * said so before. In another time namespace the kernel shows start times moved by that one's offset. */
+/* Is there a process `pid` of this start time? Unknown (another pid namespace, a file of /proc that cannot be opened just now) counts
+ * as yes: the lock has said so before, and what is taken from a living process is lost. In another time namespace the kernel
+ * shows start times moved by that one's offset. */
 static bool has_process(const lp_identity *id, uint64_t time_ns)
 {
     struct stat st;
@@ -127,7 +128,9 @@ static bool has_process(const lp_identity *id, uint64_t time_ns)
         return true;
     int64_t start = lp_describe_pid_start(id->pid);
     bool comparable = stat("/proc/self/ns/time", &st) != 0 || time_ns == 0 || (uint64_t)st.st_ino == time_ns;
-    return start != LP_UNKNOWN_I64 && (id->pid_start <= 0 || start == id->pid_start || !comparable);
+    if (start == LP_UNKNOWN_I64)
+        return !lp_describe_pid_is_gone(id->pid);
+    return id->pid_start <= 0 || start == id->pid_start || !comparable;
 }
 
 bool lp__segment_has_owner(int fd)
@@ -149,6 +152,20 @@ bool lp__segment_has_owner(int fd)
     lp_worker_free(worker);
     errno = saved;
     return owner;
+}
+
+lp_status lp__segment_look(int fd, const char *name, lp_worker **worker, uint32_t *state, bool *owner, lp_error *error)
+{
+    lp_status status = lp__segment_head(fd, name, worker, state, error);
+
+    if (status != LP_OK || *state != LP_SEG_CREATING)
+        return status;
+    *owner = lp__segment_has_owner(fd);
+    if (*owner)
+        return status;
+    lp_worker_free(*worker);
+    *worker = NULL;
+    return lp__segment_head(fd, name, worker, state, error);
 }
 
 bool lp_segment_is_living(int fd)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -133,7 +134,7 @@ static lp_status store(int folder, const char *shown, const lp_worker *worker, c
 
     lp__snapshot_stem(stem, sizeof stem, &worker->id);
     snprintf(name, sizeof name, "%s.%u%s.snap", stem, (unsigned)worker->generation, worker->final ? ".final" : "");
-    snprintf(temporary, sizeof temporary, ".%s.%ld.tmp", name, (long)gettid());
+    snprintf(temporary, sizeof temporary, ".%s.%ld.tmp", name, (long)syscall(SYS_gettid));
     fd = create(folder, temporary);
     if (fd < 0)
         return lp__fail_sys(error, errno, shown, what);

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "store/arena.h"
@@ -215,17 +217,25 @@ bool lp__get_step(lp__wire *wire, const lp__field *field, lp_track *track)
 
 /* ---- the file */
 
-static lp_status write_bytes(int dirfd, const lp_buffer *bytes)
+#define NAME_ROOM 32
+
+static void file_name(char out[NAME_ROOM], uint64_t time_ns)
 {
-    char temporary[64];
+    snprintf(out, NAME_ROOM, LP_TRACK_FILE "%" PRIx64, time_ns);
+}
+
+static lp_status write_bytes(int dirfd, uint64_t time_ns, const lp_buffer *bytes)
+{
+    char name[NAME_ROOM], temporary[NAME_ROOM + 32];
     lp_status status = LP_OK;
 
-    snprintf(temporary, sizeof temporary, LP_TRACK_FILE ".%ld", (long)gettid());
+    file_name(name, time_ns);
+    snprintf(temporary, sizeof temporary, "%s.%ld", name, (long)syscall(SYS_gettid));
     int fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return lp__status_of(errno);
     bool ok = lp__write_all(fd, bytes->data, bytes->size);
-    ok = close(fd) == 0 && ok && renameat(dirfd, temporary, dirfd, LP_TRACK_FILE) == 0;
+    ok = close(fd) == 0 && ok && renameat(dirfd, temporary, dirfd, name) == 0;
     if (!ok) {
         status = lp__status_of(errno);
         unlinkat(dirfd, temporary, 0);
@@ -233,7 +243,7 @@ static lp_status write_bytes(int dirfd, const lp_buffer *bytes)
     return status;
 }
 
-lp_status lp_track_write(int dirfd, const lp_track *track)
+lp_status lp_track_write(int dirfd, uint64_t time_ns, const lp_track *track)
 {
     int saved = errno;
     lp_buffer bytes = {0};
@@ -242,18 +252,20 @@ lp_status lp_track_write(int dirfd, const lp_track *track)
     keep(&whole, &track->last, false);
     lp__put_track(&bytes, 1, 2, &whole);
     lp__put_uint(&bytes, 3, track->boot_ns);
-    lp_status status = bytes.failed ? LP_E_MEMORY : write_bytes(dirfd, &bytes);
+    lp_status status = bytes.failed ? LP_E_MEMORY : write_bytes(dirfd, time_ns, &bytes);
     lp_buffer_free(&bytes);
     errno = saved;
     return status;
 }
 
-lp_status lp_track_read(int dirfd, lp_track *track)
+lp_status lp_track_read(int dirfd, uint64_t time_ns, lp_track *track)
 {
-    char bytes[4096];
+    char name[NAME_ROOM], bytes[4096];
     int saved = errno;
-    long size = lp__read_text(dirfd, LP_TRACK_FILE, bytes, sizeof bytes - 1);
     lp__field f;
+
+    file_name(name, time_ns);
+    long size = lp__read_text(dirfd, name, bytes, sizeof bytes - 1);
 
     *track = (lp_track){0};
     errno = saved;

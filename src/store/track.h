@@ -9,7 +9,8 @@
 
 #define LP_TRACK_MOMENTS 32u
 #define LP_TRACK_STEPS 8u
-#define LP_TRACK_FILE ".clock" /* in the run's folder of segments, for whoever writes a snapshot */
+#define LP_TRACK_FILE                                                                                                  \
+    ".clock-" /* and the time namespace in hexadecimal: in the run's folder of segments, for whoever writes a snapshot */
 
 typedef struct lp_clock_step {
     uint64_t mono_ns; /* CLOCK_MONOTONIC at the first look after it */
@@ -40,8 +41,9 @@ uint64_t lp_track_real_ns(const lp_track *track, uint64_t ticks, uint64_t mult, 
  * Without memory the worker has none. */
 void lp_track_apply(const lp_track *track, uint32_t clock_kind, uint64_t since_ns, lp_worker *worker);
 
-/* The file in a folder of segments: written whole and renamed; reading gives LP_E_MISSING where there is none. errno kept. */
-lp_status lp_track_write(int dirfd, const lp_track *track);
-lp_status lp_track_read(int dirfd, lp_track *track);
+/* The file in a folder of segments: written whole and renamed; reading gives LP_E_MISSING where there is none. `time_ns` is the inode of
+ * the time namespace in which the clocks were read (0: unknown); CLOCK_MONOTONIC of another would pass for a step. errno kept. */
+lp_status lp_track_write(int dirfd, uint64_t time_ns, const lp_track *track);
+lp_status lp_track_read(int dirfd, uint64_t time_ns, lp_track *track);
 
 #endif

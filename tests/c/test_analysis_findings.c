@@ -38,6 +38,9 @@ static void start(scene *s)
 
     *s = (scene){0};
     s->host = (lp_usage_host){.cpus = 2.0,
+                              .online = 2.0,
+                              .cpu_mean = 1.9,
+                              .busy_mean = 2.0,
                               .quota = nan,
                               .memory_limit = nan,
                               .throttled_share = nan,
@@ -96,8 +99,24 @@ static void starved(void)
         CHECK_NEAR(found->share, 0.40, 1e-9);
         CHECK_STR(words.headline, "actor: no CPU was free for 40% of its time, costing 40% of the run");
         CHECK(strstr(words.detail, "node07 lets 4 recorded process(es) use 2.0 core(s)") != NULL);
+        CHECK(strstr(words.detail, "not recorded") == NULL);
+        CHECK(strncmp(words.advice, "Start fewer", 11) == 0);
     }
     end(&s);
+    /* Others keep the host's CPUs busy: that is said, unless those are not the ones that we may use. */
+    for (int ours_apart = 0; ours_apart < 2; ours_apart++) {
+        start(&s);
+        s.workers[s.count++] = one_phase("actor", 1, "step", 100.0, 0.60, 0.40);
+        s.host.cpu_mean = 0.6;
+        s.host.online = ours_apart ? 32.0 : 2.0;
+        derive(&s);
+        found = only(&s, "starved", &words);
+        if (found)
+            CHECK_EQ(strstr(words.detail, "What is not recorded kept 1.4 of the host's busy meanwhile.") != NULL,
+                     !ours_apart);
+        CHECK_EQ(strncmp(words.advice, "Look at what else runs there", 28) == 0, !ours_apart);
+        end(&s);
+    }
     start(&s);
     s.workers[s.count++] = one_phase("actor", 1, "step", 100.0, 0.96, 0.04);
     derive(&s);

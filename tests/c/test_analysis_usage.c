@@ -13,6 +13,8 @@
 
 static char folder[64];
 static double first_row_s = 1.0;
+static double set_at_s = 1e9, set_by_s; /* the time of day is set by so much at that moment */
+static bool uses_torch;
 
 static lp_run *make_run(lp_worker *workers[], unsigned count)
 {
@@ -27,14 +29,14 @@ static lp_run *make_run(lp_worker *workers[], unsigned count)
     return run;
 }
 
-/* A row `at` seconds after the start, by both clocks. */
+/* A row `at` seconds after the start, by both clocks, of which one may be set meanwhile. */
 static lp_sample row_at(double at)
 {
     lp_sample row;
     uint64_t ns = (uint64_t)(at * 1e9);
 
     lp_sample_init(&row);
-    row.unix_ns = MADE_START + ns;
+    row.unix_ns = MADE_START + ns + (uint64_t)(int64_t)(at >= set_at_s ? set_by_s * 1e9 : 0.0);
     row.mono_ns = MONO_START + ns;
     return row;
 }
@@ -80,6 +82,8 @@ static void write_process(const lp_worker *worker, double cores, double rss, dou
         lp_sample_set(&row, LP_COLUMN_READ_BYTES, (int64_t)k << 15);
         lp_sample_set(&row, LP_COLUMN_READ_CHARS, (int64_t)k << 16);
         lp_sample_set(&row, LP_COLUMN_CPUS_ALLOWED, 4);
+        if (uses_torch)
+            lp_sample_set(&row, LP_COLUMN_TORCH_ALLOCATED, 300 << 10);
         if (k % 2 == 0)
             row.share[row.share_count++] = (lp_share){expand, 1000};
         if (k >= skip_from && k < skip_to)
@@ -177,8 +181,10 @@ static void sums_are_exact(void)
     CHECK_NEAR(usage->hosts[0].cpus, 4.0, 1e-9); /* what the processes may use, not the machine's 32 */
     CHECK_EQ(usage->gpu_count, 1u);
     CHECK_NEAR(usage->gpus[0].busy, 0.9 * 49 / 99, 1e-9);
-    CHECK(isnan(usage->gpus[0].ours)); /* nothing of ours ran there: not a measured zero */
-    CHECK_EQ(usage->gpus[0].why_ours, LP_REASON_NOT_USED);
+    CHECK(isnan(usage->gpus[0].ours)); /* nobody has told: not a measured zero */
+    CHECK_EQ(usage->gpus[0].why[LP_COLUMN_GPU_OURS_BUSY], LP_REASON_NEVER);
+    CHECK_EQ(usage->gpus[0].why[LP_COLUMN_GPU_BUSY], LP_REASON_NONE);
+    CHECK_EQ(expand ? expand->gpu_samples : 99, 0u); /* and no process says that it uses a device */
     lp_usage_free(usage);
     lp_run_free(run);
     for (unsigned i = 0; i < 3; i++)
@@ -246,6 +252,51 @@ static void a_gap_has_no_phase(void)
     lp_run_free(run);
     lp_worker_free(worker);
     remove_folder(folder);
+}
+
+/* By hand, by NTP: rows keep their places beside each other, in files that were begun before it and after it. The driver does
+ * not tell whose the device is, so it counts for processes that say that they use one. */
+static void a_clock_that_is_set_moves_nothing(void)
+{
+    static const double by_s[] = {0.0, 3600.0, -3600.0, -0.5};
+
+    for (size_t i = 0; i < sizeof by_s / sizeof *by_s; i++) {
+        lp_worker *workers[] = {made_worker("actor", "node07", 61), made_worker("actor", "node07", 62)};
+        lp_usage *usage = NULL;
+
+        make_folder(folder);
+        set_at_s = 30.0;
+        set_by_s = by_s[i];
+        uses_torch = true;
+        write_process(workers[0], 0.5, 100 * MB, 0, 0, 0);
+        uses_torch = false;
+        write_process(workers[1], 0.5, 50 * MB, 0, 0, 50); /* from 51 s on */
+        write_host(workers[0], 0.0);
+        set_at_s = 1e9;
+        lp_run *run = make_run(workers, 2);
+        CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+        CHECK_NEAR(usage->cpu_s, 0.5 * (98 + 48), 1e-6);
+        CHECK_NEAR(usage->cpu_peak, 1.0, 1e-6);
+        CHECK_NEAR(usage->covered_s, 98.0, 1e-3);
+        CHECK_NEAR(usage->rss_peak, 150 * MB, 1.0);
+        CHECK(isnan(usage->rss_series[0]) || fabs(usage->rss_series[0] - 100 * MB) < 1.0);
+        for (unsigned k = LP_USAGE_SPARK / 2 + 2; k < LP_USAGE_SPARK; k++) /* to the end */
+            CHECK_NEAR(usage->rss_series[k], 150 * MB, 1.0);
+        const lp_usage_phase *expand = phase(usage, "iteration/expand", false);
+        const lp_usage_phase *none = phase(usage, LP_USAGE_NO_PHASE, true);
+        CHECK(expand && none);
+        if (expand && none) { /* of one process, in 98 intervals; the device is busy when no phase is open */
+            CHECK_EQ(expand->gpu_samples, 49u);
+            CHECK_EQ(expand->gpu_busy[0], 49u);
+            CHECK_EQ(none->gpu_samples, 49u);
+            CHECK_EQ(none->gpu_busy[90], 49u);
+        }
+        lp_usage_free(usage);
+        lp_run_free(run);
+        for (unsigned k = 0; k < 2; k++)
+            lp_worker_free(workers[k]);
+        remove_folder(folder);
+    }
 }
 
 static const lp_finding *find(const lp_report *report, lp_finding_kind kind)
@@ -358,6 +409,7 @@ int main(void)
     RUN(sums_are_exact);
     RUN(means_do_not_depend_on_the_grid);
     RUN(a_gap_has_no_phase);
+    RUN(a_clock_that_is_set_moves_nothing);
     RUN(growth_is_found);
     RUN(a_healthy_run_is_silent);
     RUN(little_growth_is_no_finding);

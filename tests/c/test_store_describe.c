@@ -1,6 +1,7 @@
 /* Identity of a process, launcher variables, hardware, and the commit from the files of .git. */
 #include <errno.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -117,10 +118,31 @@ static void start_times_are_of_that_process(void)
     usleep(50000);
     int64_t mine = lp_describe_pid_start(getpid()), its = lp_describe_pid_start(child);
     CHECK(its >= mine && its < mine + 100 * 3600);
+    CHECK(lp_describe_pid_runs(child, its));
+    CHECK(lp_describe_pid_runs(child, LP_UNKNOWN_I64)); /* who signed could not read its own */
+    CHECK(!lp_describe_pid_runs(child, its + 1));
+    CHECK(!lp_describe_pid_is_gone(child));
+
+    struct rlimit limit, none;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none); /* what cannot be read is not gone */
+    CHECK_EQ(lp_describe_pid_start(child), LP_UNKNOWN_I64);
+    CHECK(lp_describe_pid_runs(child, its));
+    CHECK(!lp_describe_pid_is_gone(child));
+    setrlimit(RLIMIT_NOFILE, &limit);
+
     close(ends[0]);
     close(ends[1]);
+    siginfo_t info;
+    waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);
+    CHECK(!lp_describe_pid_runs(child, its)); /* a zombie */
+    CHECK(!lp_describe_pid_is_gone(child));
     waitpid(child, NULL, 0);
     CHECK_EQ(lp_describe_pid_start(child), LP_UNKNOWN_I64);
+    CHECK(!lp_describe_pid_runs(child, its));
+    CHECK(lp_describe_pid_is_gone(child));
+    CHECK(lp_describe_pid_is_gone(0) && lp_describe_pid_is_gone(-1) && lp_describe_pid_is_gone((int64_t)1 << 40));
 }
 
 static void launchers_are_recognised(void)

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -292,6 +293,55 @@ static void adopters_may_die(void)
     remove_folder(folder);
 }
 
+/* An adopter that is killed at its nth stop, before or after a system call. false: it had ended before. */
+static bool adopter_killed_at(unsigned nth)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        raise(SIGSTOP);
+        lp_place_adopt(run_dir, NULL, NULL, NULL);
+        _exit(0);
+    }
+    for (unsigned i = 0; waitpid(pid, &status, 0) == pid && WIFSTOPPED(status); i++) {
+        if (i < nth && ptrace(PTRACE_SYSCALL, pid, NULL, NULL) == 0)
+            continue;
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+        return true;
+    }
+    return false;
+}
+
+/* And not only at random: at every system call that it makes. */
+static void adopters_may_die_at_any_call(void)
+{
+    unsigned nth = 0;
+    uint64_t expected = 0, total = 0;
+    size_t count;
+    lp_rundir *dir;
+    begin();
+    for (bool killed = true; killed && nth < 10000; expected += nth) {
+        nth++;
+        make_segment(text("s%u", nth), nth, LP_SEG_RECORDING, (int)nth, NULL);
+        killed = adopter_killed_at(nth);
+        CHECK_EQ(lp_place_adopt(run_dir, NULL, NULL, NULL), LP_OK);
+        CHECK_EQ(count_files(text("%s/r1", ours())), 0);
+    }
+    REQUIRE(lp_rundir_open(run_dir, (lp_rundir_options){.segments = true}, &dir, NULL) == LP_OK);
+    lp_rundir_sources(dir, &count);
+    CHECK_EQ(count, nth);
+    for (size_t i = 0; i < count; i++)
+        total += entries_of(dir, i);
+    CHECK_EQ(total, expected);
+    CHECK(nth > 50 && nth < 10000); /* it opens, locks, reads, writes, syncs, renames and removes */
+    printf("# killed at each of %u stops\n", nth - 1);
+    lp_rundir_close(dir);
+    remove_folder(folder);
+}
+
 static void old_leftovers_are_removed(void)
 {
     begin();
@@ -552,6 +602,7 @@ int main(void)
     RUN(segments_of_other_directories_stay);
     RUN(adopters_race);
     RUN(adopters_may_die);
+    RUN(adopters_may_die_at_any_call);
     RUN(old_leftovers_are_removed);
     RUN(what_belongs_to_nobody_expires);
     RUN(missing_and_empty_directories);

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -557,6 +558,24 @@ static int segment_file(const builder *b, char *path)
     return fd;
 }
 
+/* What a reader says that can open nothing more. */
+static bool living_without_descriptors(int fd)
+{
+    struct rlimit limit, none;
+    int saved = errno;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+    errno = saved;
+    bool living = lp_segment_is_living(fd);
+    saved = errno;
+    CHECK(open("/proc/self/stat", O_RDONLY | O_CLOEXEC) < 0);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    errno = saved;
+    return living;
+}
+
 static void life_is_told_by_the_lock_and_the_process(void)
 {
     builder b;
@@ -617,9 +636,13 @@ static void life_is_told_by_the_lock_and_the_process(void)
     other = open(path, O_RDONLY | O_CLOEXEC);
     CHECK_EQ(flock(fd, LOCK_EX | LOCK_NB), 0);
     CHECK(lp_segment_is_living(other));
+    errno = 77;
+    CHECK(living_without_descriptors(other)); /* /proc cannot be asked: what was locked is no more dead for that */
+    CHECK_EQ(errno, 77);
     header_of(&b)->pid_start = me.pid_start + 1; /* the pid is another's now */
     REQUIRE(pwrite(fd, b.base, LP_SEG_HEADER, 0) == LP_SEG_HEADER);
     CHECK(!lp_segment_is_living(other));
+    CHECK(living_without_descriptors(other)); /* that cannot be seen then */
     pid_t child = fork();
     if (child == 0)
         _exit(0);
@@ -627,6 +650,7 @@ static void life_is_told_by_the_lock_and_the_process(void)
     header_of(&b)->pid = child; /* gone */
     REQUIRE(pwrite(fd, b.base, LP_SEG_HEADER, 0) == LP_SEG_HEADER);
     CHECK(!lp_segment_is_living(other));
+    CHECK(!living_without_descriptors(other)); /* that can be seen all the same */
     close(fd);
     close(other);
     unlink(path);

@@ -141,13 +141,14 @@ static void the_file_goes_round(void)
     make_folder(folder);
     int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    CHECK_EQ(lp_track_read(dir, &back), LP_E_MISSING);
+    CHECK_EQ(lp_track_read(dir, 0xabc, &back), LP_E_MISSING);
     for (uint64_t s = 0; s < 100; s++) {
         lp_moment m = look(s * S + S, s >= 50 ? -(int64_t)S : 0);
         lp_track_add(&track, &m, m.mono_ns + 7);
     }
-    CHECK_EQ(lp_track_write(dir, &track), LP_OK);
-    CHECK_EQ(lp_track_read(dir, &back), LP_OK);
+    CHECK_EQ(lp_track_write(dir, 0xabc, &track), LP_OK);
+    CHECK_EQ(lp_track_read(dir, 0xabd, &back), LP_E_MISSING); /* on other clocks */
+    CHECK_EQ(lp_track_read(dir, 0xabc, &back), LP_OK);
     CHECK_EQ(back.last.mono_ns, track.last.mono_ns);
     CHECK_EQ(back.boot_ns, track.boot_ns);
     CHECK_EQ(back.step_count, 1u);
@@ -155,8 +156,8 @@ static void the_file_goes_round(void)
     lp_moment next = look(200 * S, -(int64_t)S); /* the next collector goes on where this one ended */
     CHECK(lp_track_add(&back, &next, next.mono_ns + 7));
     CHECK_EQ(back.step_count, 1u);
-    put_text(text("%s/%s", folder, LP_TRACK_FILE), "\x0a\xff rubbish");
-    CHECK_EQ(lp_track_read(dir, &back), LP_E_DAMAGED);
+    put_text(text("%s/%s", folder, LP_TRACK_FILE "abc"), "\x0a\xff rubbish");
+    CHECK_EQ(lp_track_read(dir, 0xabc, &back), LP_E_DAMAGED);
     CHECK_EQ(back.count, 0u);
     close(dir);
     remove_folder(folder);

@@ -101,7 +101,7 @@ def test_dump(tmp_path: Path) -> None:
 
 
 @pytest.mark.one_version
-@pytest.mark.parametrize("command", ["", "report", "top", "compare", "dump"])
+@pytest.mark.parametrize("command", ["", "report", "top", "compare", "dump", "completion"])
 def test_help(command: str) -> None:
     words = [command] if command else []
     check(f"help-{command or 'all'}.txt", lineprofiler(*words, "--help", env=plain()).expect().stdout)

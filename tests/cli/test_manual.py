@@ -10,7 +10,7 @@ import pytest
 import snapfile
 from lptest import ROOT, lineprofiler
 
-COMMANDS = ("report", "top", "compare", "dump", "lines", "run")
+COMMANDS = ("report", "top", "compare", "dump", "lines", "run", "completion")
 
 
 def options_of_help(command: str) -> set[str]:

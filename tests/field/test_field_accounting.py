@@ -5,6 +5,7 @@ Case numbers are FIELD.md's. Each stands for its kind; the kinds themselves are 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from lpstage import Report, Stage
 from lptest import ROOT
+from snapfile import Worker
 
 METHODS = ["fork", "spawn", "forkserver"]
 
@@ -119,6 +121,30 @@ def test_a5_full_or_read_only_disk_changes_no_program(stage: Stage) -> None:
         """
     ).expect(5)
     assert done.stderr.count("Warning") == 1
+
+
+@pytest.mark.one_version
+def test_a6_thousands_of_processes(stage: Stage) -> None:
+    """4,096 files of 64 hosts: every worker is in, in bounded memory. (What it takes is measured: benchmarks/.)"""
+    for number in range(4096):
+        worker = Worker("actor", f"h{number % 64}", number + 1)
+        for name in ("w", "w/a"):
+            worker.phase(name, number % 7 + 1, 1000 + number, 2000 + number)
+        worker.write(stage.run)
+    command = [str(Path(sys.executable).with_name("lineprofiler")), "report", "run", "--json"]
+    with (stage.folder / "out").open("w") as out:
+        process = subprocess.Popen(command, cwd=stage.folder, env=stage.environment(), stdout=out)
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert used.ru_maxrss < 500 << 10, "kB"
+    report = Report(json.loads((stage.folder / "out").read_text()))
+    report.healthy()
+    assert len(report.workers) == 4096
+    assert report.calls() == dict.fromkeys(("w", "w/a"), sum(n % 7 + 1 for n in range(4096)))
+    text = stage.command("report", "run").expect().stdout
+    assert "4096" in text.replace(",", "")
+    assert len(text.splitlines()) < 200, "a screen or two, not a line for each"
 
 
 REALTIME_SHIM = """

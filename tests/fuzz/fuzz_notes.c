@@ -1,4 +1,4 @@
-/* The small files in the folder of segments: what git said (.source), a collector's signature, how the clocks went (.clock). */
+/* The small files in the folder of segments: what git said (.source), a collector's signature, how the clocks went (.clock-…). */
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -85,8 +85,8 @@ static void track(const uint8_t *data, size_t size)
 {
     lp_track got = {.count = 77};
 
-    put(LP_TRACK_FILE, data, size);
-    if (lp_track_read(folder_fd(), &got) != LP_OK)
+    put(LP_TRACK_FILE "0", data, size);
+    if (lp_track_read(folder_fd(), 0, &got) != LP_OK)
         return;
     FUZZ_MUST(got.count <= LP_TRACK_MOMENTS && got.step_count <= LP_TRACK_STEPS);
     (void)lp_track_real_ns(&got, 1000, 1ull << 32, 5);
@@ -118,8 +118,8 @@ static size_t track_seed(uint8_t *out)
         now.real_ns += i == 50 ? 5000000000u : 1000000000u;                  /* the clock is set */
         lp_track_add(&made, &now, now.mono_ns + (i > 70 ? 9000000000u : 0)); /* and the machine slept */
     }
-    FUZZ_MUST(lp_track_write(folder_fd(), &made) == LP_OK);
-    int fd = openat(folder_fd(), LP_TRACK_FILE, O_RDONLY | O_CLOEXEC);
+    FUZZ_MUST(lp_track_write(folder_fd(), 0, &made) == LP_OK);
+    int fd = openat(folder_fd(), LP_TRACK_FILE "0", O_RDONLY | O_CLOEXEC);
     ssize_t size = fd >= 0 ? read(fd, out, FUZZ_ROOM) : -1;
     FUZZ_MUST(size > 0);
     close(fd);

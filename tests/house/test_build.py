@@ -57,6 +57,9 @@ def test_build_requirements_agree() -> None:
         "tests/requirements.txt",
         "tests/requirements-clients.txt",
         "tests/requirements-clients-heavy.txt",
+        "examples/requirements.txt",
+        "tools/requirements-wheel.txt",
+        "tools/requirements-docs.txt",
     ],
 )
 def test_every_requirement_is_pinned_and_explained(name: str) -> None:
@@ -64,9 +67,16 @@ def test_every_requirement_is_pinned_and_explained(name: str) -> None:
     for line in (ROOT / name).read_text().splitlines():
         if not line.strip() or line.startswith("#"):
             continue
-        match = re.fullmatch(r"([a-z-]+)==[\d.]+", line.strip())
+        match = re.fullmatch(r"([a-z0-9-]+)==[\d.]+", line.strip())
         assert match, f"{line!r} is not pinned"
         assert f"`{match[1]}`" in explained, f"{match[1]} has no line in docs/dependencies.md"
+
+
+def test_every_folder_of_tests_is_run() -> None:
+    """A folder that `make test` does not know is a suite that nobody runs."""
+    listed = quoted(block(ROOT / "tools/run_tests.py", "\nSUITES = [", "]").replace('"', "'"))
+    there = {p.parent.name for p in (ROOT / "tests").glob("*/test_*.py")}
+    assert sorted(listed) == sorted(there)
 
 
 def test_version_is_written_once() -> None:

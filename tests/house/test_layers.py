@@ -143,3 +143,17 @@ def test_a_file_says_what_it_is(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     own_header = f'#include "{path.parent.name}/{path.stem}.h"'
     assert text.startswith(("/*", "//")) or (path.suffix == ".c" and text.startswith(own_header))
+
+
+# Not in glibc 2.17, with which our wheels are linked; the kernel's numbers are there, and say ENOSYS where it is older.
+YOUNG = re.compile(
+    r"(?<![\w.>])(gettid|getrandom|statx|memfd_create|close_range|closefrom|pidfd_\w+|renameat2|copy_file_range|"
+    r"explicit_bzero|reallocarray|strlcpy|strlcat|arc4random\w*|preadv2|pwritev2|getcpu|tgkill|execveat|fcntl64)\s*\("
+)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_no_call_of_a_young_libc(path: Path) -> None:
+    text = without_comments(path.read_text(encoding="utf-8"))
+    found = [name for name in YOUNG.findall(text) if not re.search(rf"^[\w ]*\bstatic\b[^;\n]*\b{name}\(", text, re.M)]
+    assert not found, f"{name_of(path)}: {', '.join(found)}: syscall(SYS_…) reaches further back"

@@ -135,7 +135,6 @@ from lineprofiler import accounting
 from lineprofiler.accounting import Profiler
 
 def work(number):
-    import lineprofiler.accounting as accounting
     if os.environ.get("LINEPROFILER_PROFILE") and accounting.installed_profiler() is None:
         accounting.start(role="dask worker")
     with accounting.phase("task"):

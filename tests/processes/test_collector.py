@@ -172,9 +172,10 @@ def test_exec_is_an_end_and_a_stopped_process_is_not(stage: Stage) -> None:
 
 def test_a_segment_that_cannot_be_written_is_left_to_a_reader(stage: Stage) -> None:
     """A full or broken disk: the collector tries for a while, goes with the run, and keeps the segment."""
+    stage.run.mkdir()
+    (stage.run / "workers").write_text("in the way")  # before anybody has made it: the first samples would
     program = start_open(stage)
     the_collector(stage)
-    (stage.run / "workers").write_text("in the way")
     program.kill()
     program.wait()
     stage.settle()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
+import struct
+import subprocess
+import sysconfig
 import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from injection import compiled
 from lpstage import Stage, wait_for
 
 GUARD_S = 10.0
@@ -50,14 +55,14 @@ def step(mono_ns: int, real_ns: int, by_ns: int, slept: bool) -> bytes:
 
 
 def clock_file(stage: Stage) -> Path:
-    wait_for(lambda: list(stage.shm.glob("lineprofiler-*/*/.clock")), "the first look", GUARD_S)
-    (path,) = stage.shm.glob("lineprofiler-*/*/.clock")
+    wait_for(lambda: list(stage.shm.glob("lineprofiler-*/*/.clock-*[0-9a-f]")), "the first look", GUARD_S)
+    (path,) = stage.shm.glob("lineprofiler-*/*/.clock-*[0-9a-f]")
     return path
 
 
 @pytest.mark.parametrize("end", ["pass", "os.kill(os.getpid(), 9)"], ids=["closed", "killed"])
 def test_a_clock_that_was_set_is_named(stage: Stage, end: str) -> None:
-    """Nobody may set the clock of the machine for a test: the collector is killed, and what it would have seen goes
+    """Nobody may set the clock of the machine for a test: the collector is killed, and what it may have seen goes
     into its file. A process that closes writes it into its own snapshot; of one that is killed a reader does."""
     program = stage.start(PROGRAM.format(end=end))
     assert program.stdin is not None
@@ -106,3 +111,53 @@ def test_looks_are_in_the_snapshots(stage: Stage) -> None:
         # one second of two clocks of one machine; a step would have been named
         assert abs((next_real - real) - (next_mono - mono)) < 5_000_000
     assert stage.report().caveats["clock_steps"] == []
+
+
+@pytest.mark.parametrize(
+    ("moved_s", "cause"),
+    [((-3600, 0, 0), "set"), ((5, 0, 0), "set"), ((7200, 0, 7200), "suspended")],
+    ids=["set back", "set on", "suspended"],
+)
+def test_a_step_that_the_collector_sees(
+    stage: Stage, tmp_path_factory: pytest.TempPathFactory, moved_s: tuple[int, int, int], cause: str
+) -> None:
+    """In the middle of a run, and by clocks of the collector's own: between two of its looks the time of day is set, or
+    goes on while CLOCK_MONOTONIC stands still. The process is killed; durations do not notice."""
+    library = compiled(tmp_path_factory.mktemp("clocks"), "clocks.c", "-shared", "-fPIC")
+    stage.collector = False
+    program = stage.start(PROGRAM.format(end="os.kill(os.getpid(), 9)"))
+    assert program.stdin is not None
+    assert program.stdout is not None
+    assert program.stdout.readline() == "inside\n"
+    (segment,) = stage.shm.glob("lineprofiler-*/*/*.seg")
+    clocks = stage.folder / "clocks"
+    clocks.write_bytes(bytes(24))
+    collector = subprocess.Popen(
+        [
+            Path(sysconfig.get_path("platlib")) / "lineprofiler" / "lineprofiler-collector",
+            segment.parent,
+            stage.run,
+        ],
+        env=stage.environment(LD_PRELOAD=str(library), LP_TEST_CLOCKS=str(clocks)),
+    )
+    path = clock_file(stage)
+    before = path.read_bytes()
+    began = time.monotonic()
+    with clocks.open("r+b") as file, mmap.mmap(file.fileno(), 24) as mapped:
+        mapped[:] = struct.pack("3q", *(each * 10**9 for each in moved_s))
+        wait_for(lambda: b"\x12" in path.read_bytes()[len(before) :], "the look that sees it", GUARD_S)
+    program.stdin.write("\n")
+    program.stdin.flush()
+    assert program.wait(60) == -signal.SIGKILL
+    assert collector.wait(GUARD_S) == 0
+    assert stage.segments() == []
+    report = stage.report()
+    report.healthy()
+    (step,) = report.caveats["clock_steps"]
+    assert (step["host"], step["cause"], step["workers"]) == (os.uname().nodename, cause, 1)
+    assert step["by_s"] == pytest.approx(moved_s[0], abs=0.5)  # what may pass between two readings of a loaded machine
+    assert step["at"] == pytest.approx(time.time() + moved_s[0], abs=60)
+    # Of an open phase: as long as it was open, not by as much as a clock was moved.
+    (worker,) = report.workers
+    (opened,) = worker["open"]
+    assert 0 < opened["open_ns"] / 1e9 < time.monotonic() - began + 30

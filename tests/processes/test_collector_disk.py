@@ -12,11 +12,13 @@ import os
 import shutil
 import signal
 import subprocess
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from injection import compiled
 from lpstage import Stage, wait_for
 
 GUARD_S = 20.0
@@ -214,3 +216,36 @@ def test_a_disk_that_does_not_answer(
         assert report.calls()["answer"] == program.answers
         assert sum(report.counters().values()) == 10
         assert sorted(w["pid"] for w in report.caveats["unclean"]) == sorted([first, second])
+
+
+def test_without_a_thread_for_the_disk(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where no thread can be started (a limit of processes) the loop writes itself: all is written, only later."""
+    library = compiled(tmp_path_factory.mktemp("nothreads"), "nothreads.c", "-shared", "-fPIC")
+    stage.collector = False
+    program = Dialogue(stage)
+    program.answer()
+    (segment,) = stage.shm.glob("lineprofiler-*/*/*.seg")
+    collector = subprocess.Popen(
+        [
+            Path(sysconfig.get_path("platlib")) / "lineprofiler" / "lineprofiler-collector",
+            segment.parent,
+            stage.run,
+        ],
+        env=stage.environment(LD_PRELOAD=str(library)),
+    )
+    wait_for(lambda: watched_segments(stage, collector.pid) == 1, "it watches", GUARD_S)
+    child = int(program.ask("fork"))
+    wait_for(lambda: watched_segments(stage, collector.pid) == 2, "the child, too", GUARD_S)
+    assert len(threads_of(collector.pid, "comm")) == 1
+    wait_for(lambda: len([p for p in stage.snapshots() if p.name[0] == "w"]) == 2, "snapshots of the living", GUARD_S)
+    os.kill(child, signal.SIGKILL)
+    wait_for(lambda: watched_segments(stage, collector.pid) == 1, "the death is written", GUARD_S)
+    program.answer()
+    program.process.kill()
+    program.process.wait()
+    assert collector.wait(GUARD_S) == 0
+    assert stage.segments() == []
+    report = stage.report()
+    report.healthy()
+    assert report.states() == ["died", "died"]
+    assert report.calls() == {"answer": 2, "child": 0}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -210,7 +213,7 @@ def test_reader_of_its_output_does_not_wait(stage: Stage) -> None:
 
 
 def test_collector_is_nobodys_process(stage: Stage) -> None:
-    """Session, directory, signals, CPUs, limits and descriptors of the program are not its."""
+    """Session, directory, signals, CPUs, priorities, limits and descriptors of the program are not its."""
     program = stage.start(
         """
         import os, resource, signal, sys
@@ -219,7 +222,16 @@ def test_collector_is_nobodys_process(stage: Stage) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGTERM])
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        for limit, soft in (("NOFILE", 64), ("STACK", 1 << 20), ("CPU", 600), ("SIGPENDING", 64), ("DATA", 1 << 32)):
+            number = getattr(resource, "RLIMIT_" + limit)
+            resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
+        os.nice(5)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        import ctypes, platform
+        set_io = {"x86_64": 251, "aarch64": 30}[platform.machine()]
+        assert ctypes.CDLL(None).syscall(set_io, 1, 0, 3 << 13) == 0  # the class of the idle
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write("321")
         os.umask(0o777)
         file = open("mine", "w")
         os.set_inheritable(file.fileno(), True)
@@ -251,9 +263,15 @@ def test_collector_is_nobodys_process(stage: Stage) -> None:
     assert os.readlink(f"/proc/{pid}/cwd") == "/"
     assert os.sched_getaffinity(pid) >= os.sched_getaffinity(0)
     assert status["Umask"] == "0027"
-    limits = Path(f"/proc/{pid}/limits").read_text()
-    (files,) = [line.split()[3:5] for line in limits.splitlines() if line.startswith("Max open files")]
-    assert files[0] == files[1]
+    for line in Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]:
+        soft, hard = line[26:].split()[:2]
+        assert soft == ("0" if line.startswith("Max core") else hard), line
+    assert os.sched_getscheduler(pid) == os.SCHED_OTHER
+    if os.geteuid() == 0:
+        assert os.getpriority(os.PRIO_PROCESS, pid) == 0
+    get_io = {"x86_64": 252, "aarch64": 31}[platform.machine()]
+    assert ctypes.CDLL(None).syscall(get_io, 1, pid) >> 13 in (0, 2), "not of the idle class: by its nice value"
+    assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "321\n", "where the program is to die first, so is it"
     assert b"SECRET" not in Path(f"/proc/{pid}/environ").read_bytes()
     links = [os.readlink(e.path) for e in os.scandir(f"/proc/{pid}/fd")]
     assert not [link for link in links if link.endswith("/mine")]
@@ -262,6 +280,77 @@ def test_collector_is_nobodys_process(stage: Stage) -> None:
     rss = int(status["VmRSS"].split()[0])
     assert rss < 10_000, "kB"
     program.kill()
+
+
+def children_of(pid: int, name: str) -> dict[int, str]:
+    """State of each child of that name."""
+    found = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                comm, rest = Path(entry.path, "stat").read_text().rsplit(")", 1)
+                if int(rest.split()[1]) == pid and comm.split("(", 1)[1] == name:
+                    found[int(entry.name)] = rest.split()[0]
+    return found
+
+
+def test_the_parent_of_the_collector_of_a_subreaper(stage: Stage) -> None:
+    """It has nothing of the program's memory and descriptors. When its collector has ended it stays as a zombie, which
+    no wait() of the program sees, until the next start or the program's end."""
+    program = stage.start(
+        """
+        import ctypes, os, sys
+        assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
+        held = bytearray(b"x") * (100 << 20)
+        from lineprofiler.accounting import Profiler
+
+        def wait():
+            try:
+                return str(os.wait())
+            except ChildProcessError:
+                return "none"
+
+        for number in range(3):
+            profiler = Profiler("run", run_id=f"r{number}")
+            with profiler.phase("a"):
+                print(wait(), flush=True)
+                sys.stdin.readline()
+            profiler.close()
+            print(wait(), flush=True)
+            sys.stdin.readline()
+            print(wait(), flush=True)
+        """
+    )
+    assert program.stdin is not None
+    assert program.stdout is not None
+
+    def go_on() -> None:
+        assert program.stdin is not None
+        program.stdin.write("\n")
+        program.stdin.flush()
+
+    seen: list[int] = []
+    for _ in range(3):
+        assert program.stdout.readline() == "none\n"
+        wait_for(lambda: len(children_of(program.pid, "lineprofiler-kp")) == 1, "one parent, and no zombie beside", 20)
+        ((keeper, state),) = children_of(program.pid, "lineprofiler-kp").items()
+        assert state == "S"
+        assert keeper not in seen
+        seen.append(keeper)
+        wait_for(lambda: len(Path(f"/proc/{keeper}/maps").read_text().splitlines()) < 6, "its memory is gone", 20)  # noqa: B023
+        assert os.listdir(f"/proc/{keeper}/fd") == []
+        status = Path(f"/proc/{keeper}/status").read_text()
+        assert int(status.split("VmRSS:")[1].split()[0]) < 1024, "kB, of a program of 100 MB"
+        (collector,) = stage.collectors()
+        assert f"\nPPid:\t{keeper}\n" in Path(f"/proc/{collector}/status").read_text()
+        go_on()
+        assert program.stdout.readline() == "none\n"
+        wait_for(lambda: children_of(program.pid, "lineprofiler-kp") == {keeper: "Z"}, "it has ended", 20)  # noqa: B023
+        assert stage.collectors() == []
+        go_on()
+        assert program.stdout.readline() == "none\n"
+    assert program.wait(60) == 0
+    wait_for(lambda: not any(Path(f"/proc/{keeper}").exists() for keeper in seen), "all are gone", 20)
 
 
 def test_nothing_is_left_a_second_after_the_run(stage: Stage) -> None:

@@ -204,6 +204,64 @@ def test_run_is_read_while_it_goes(stage: Stage) -> None:
     assert stage.segments() == []
 
 
+def test_run_is_read_while_it_grows(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New paths and threads all the time, a burst of them beside each reading: what had finished before it is in, what
+    begins after it is not, and every path agrees with its histogram."""
+    with killing.oracle(stage, 1) as cells:
+        program = stage.start(
+            """
+            import mmap, threading, time
+            from lineprofiler.accounting import Profiler
+
+            profiler = Profiler("run", role="r")
+            with open("oracle", "r+b") as file:
+                shared = memoryview(mmap.mmap(file.fileno(), 4096)).cast("Q")
+
+            def burst(number):
+                for i in range(100):
+                    shared[0] += 1
+                    with profiler.phase(f"{number}-{i}"):
+                        pass
+                    shared[1] += 1
+
+            print("ready", flush=True)
+            for number in range(30):
+                while shared[2] <= number:  # readings that have begun
+                    time.sleep(0)
+                shared[3] = number + 1  # bursts that have begun
+                if number % 3:
+                    burst(number)
+                else:
+                    thread = threading.Thread(target=burst, args=(number,))
+                    thread.start()
+                    thread.join()
+            profiler.close()
+            """
+        )
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        monkeypatch.setenv("LINEPROFILER_SHM_DIR", str(stage.shm))
+        sizes = []
+        while program.poll() is None:
+            finished = cells[1]
+            cells[2] += 1
+            wait_for(lambda: cells[3] >= min(cells[2], 30), "a burst beside this reading")
+            workers = merged(stage).workers
+            begun = cells[0]
+            entries = [stats.calls for worker in workers for path, stats in worker.tree.items() if path]
+            for worker in workers:
+                for path, stats in worker.tree.items():
+                    assert stats.hist.count == stats.calls == sum(stats.hist.to_sparse().values()), path
+            assert finished <= sum(entries) <= begun
+            sizes.append(len(entries))
+        monkeypatch.delenv("LINEPROFILER_SHM_DIR")
+    assert program.wait() == 0
+    assert len(set(sizes)) >= 10, "it has grown between the readings"
+    report = stage.report()
+    report.healthy()
+    assert sum(report.calls().values()) == 3000
+
+
 def test_stopped_process_is_alive(stage: Stage) -> None:
     """SIGSTOP is not death, and neither is a zombie leader whose other threads go on."""
     program = stage.start(OPEN.replace("{end}", "pass"))

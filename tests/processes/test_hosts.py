@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from halting import halted
 from lpstage import Report, Stage, wait_for
 from lptest import LIMIT_S, run_process, tells_how
 
@@ -353,6 +354,33 @@ def test_a_reused_pid_is_another_process(stage: Stage, host: Callable[..., Host]
     report = one.report()
     assert report.states() == ["closed", "died", "died"]
     assert [report.calls(r)["step"] for r in ("first", "second")] == [5, 6]
+    one.close()
+
+
+@pytest.mark.parametrize("what", ["gone", "a zombie", "another's"])
+def test_a_pid_between_the_look_and_the_descriptor(stage: Stage, host: Callable[..., Host], what: str) -> None:
+    """The collector has looked who has the pid and is about to open it, when the process ends: nobody's end but its own
+    may be taken for its."""
+    stage.run.mkdir()
+    one = host("one", stage.shm)
+    one.do("record('main')")
+    one.wait("watched(1)")
+    (collector,) = stage.collectors()
+    with halted(collector) as held:
+        one.do("worker(5, pid=500, role='first')")
+        assert held.run_to("pidfd_open").first == 500
+        one.do(f"kill(500, reap={what != 'a zombie'})")
+        if what == "another's":
+            one.do("sleeper(500)")
+    wait_for(lambda: one.report().states() == ["died", "running"], "the death is seen")
+    if what == "another's":
+        one.do("kill(500, 15)")
+    one.do("profiler.close()")
+    report = one.report()
+    assert report.states() == ["closed", "died"]
+    assert report.calls("first") == {"step": 5, "held": 0}
+    assert workers_of(report)["one", "first"]["exit_code"] == (-signal.SIGKILL if what == "a zombie" else None)
+    assert one.do("segments()") == []
     one.close()
 
 

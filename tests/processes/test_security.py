@@ -515,6 +515,7 @@ def test_hostile_names_on_every_face(stage: Stage) -> None:
     for arguments in (
         ["report", "run"],
         ["report", "run", "--all"],
+        ["top", "run", "--once"],
         ["compare", "run", "other"],
         ["compare", "run", "other", "--all"],
         *(["dump", path] for path in stage.snapshots()),

@@ -75,3 +75,15 @@ def test_import_starts_nothing() -> None:
         """
     ).expect()
     assert done.stdout.strip() == "no child"
+
+
+def test_the_module_is_pickled_by_name() -> None:
+    """cloudpickle sends what a function of a script or a notebook uses: the module must not be taken to pieces."""
+    import copy
+    import pickle
+
+    from lineprofiler import accounting
+
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(accounting, protocol)) is accounting
+    assert copy.deepcopy(accounting) is accounting

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,7 +101,7 @@ for trial, *_ in json.load(open(root + "/plan")):
 class Outcome:
     """What became of one experiment."""
 
-    what: str  # family, errno, n, "on" if all later ones failed, too
+    what: str  # family, errno, n, "on" if all later ones failed, too; process and path of the first that did
     calls: int  # of the family, by the target
     failed: int
     code: int  # negative: signal
@@ -123,29 +124,42 @@ def compiled(folder: Path, source: str, *options: str) -> Path:
 def experiments(
     stage: Stage, injector: Path, body: str, target: int, *, sticky: bool = False, warm: bool = True
 ) -> list[Outcome]:
+    """As `batches`, all of them."""
+    return [each for batch in batches(stage, injector, body, target, sticky=sticky, warm=warm) for each in batch]
+
+
+def batches(
+    stage: Stage,
+    injector: Path,
+    body: str,
+    target: int,
+    *,
+    sticky: bool = False,
+    warm: bool = True,
+    every: bool = False,
+    most: int = 400,
+) -> Iterator[list[Outcome]]:
     """For each family: runs `body` with the first, second, ... call failing, until in one run none fails any more.
 
-    The first call fails by each errno, the later ones by one errno after the other.
+    The first call fails by each errno, the later ones by one errno after the other; with `every` each of them by each
+    errno, as far as the call of number `most`.
     """
-    outcomes: list[Outcome] = []
-    trial, first = 1, 1
+    first = 1
     families = FAMILIES[1:]
-    while families:
+    while families and first <= most:
         plan: list[Plan] = []
-        numbers = range(first, first + (6 if first == 1 else 30))
+        numbers = range(first, min(first + (6 if first == 1 or every else 30), most + 1))
         for family in families:
             errors = errors_of(family, sticky)
             for nth in numbers:
-                for error in errors if nth == 1 and not sticky else [errors[nth % len(errors)]]:
-                    plan.append((trial, target, FAMILIES.index(family), error, nth, int(sticky)))
-                    trial += 1
+                for error in errors if every or (nth == 1 and not sticky) else [errors[nth % len(errors)]]:
+                    plan.append((len(plan) + 1, target, FAMILIES.index(family), error, nth, int(sticky)))
         batch = run_batch(stage, injector, body, plan, warm)
-        outcomes += batch
+        yield batch
         untouched = {FAMILIES[plan[i][2]] for i, each in enumerate(batch) if each.failed == 0}
         families = [family for family in families if family not in untouched]
         first = numbers.stop
-        assert first < 400, f"{families}: no end"
-    return outcomes
+    assert not families or most < 400, f"{families}: no end"
 
 
 def run_batch(stage: Stage, injector: Path, body: str, plan: list[Plan], warm: bool) -> list[Outcome]:
@@ -156,23 +170,27 @@ def run_batch(stage: Stage, injector: Path, body: str, plan: list[Plan], warm: b
     (root / "codes").unlink(missing_ok=True)
     script = stage.script(DRIVER + textwrap.dedent(body), "driver.py")
     command = [injector, root / "results", sys.executable, "-W", "always", script, root, "warm" if warm else "cold"]
-    # It ends when the last process of all experiments has ended: one that hangs is a failure here.
-    run_process([str(each) for each in command], cwd=root, env=stage.environment(), limit_s=LIMIT_S).expect()
+    # It ends when the last process of all experiments has ended: one that hangs is a failure here. Each takes 0.05 to
+    # 0.1 s on an idle machine, and is given ten times that.
+    limit_s = LIMIT_S + len(plan)
+    run_process([str(each) for each in command], cwd=root, env=stage.environment(), limit_s=limit_s).expect()
     assert stage.collectors() == []
     stage.python(READER, root, name="reader.py").expect()
     codes = json.loads((root / "codes").read_text())
     results = {}
     for line in (root / "results").read_text().splitlines():
-        trial, calls, failed = map(int, line.split())
-        results[trial] = calls, failed
+        trial, calls, failed, *where = line.split(" ", 3)
+        results[int(trial)] = int(calls), int(failed), where[0] if where else ""
     found = []
     for trial, _, family, error, nth, sticky in plan:
         document = json.loads((root / f"json-{trial}").read_text())
         shm = root / f"trial-{trial}" / "shm"
+        calls, failed, where = results[trial]
         found.append(
             Outcome(
-                f"{FAMILIES[family]} {errno.errorcode[error]} {nth}{' and on' if sticky else ''} (trial {trial})",
-                *results[trial],
+                f"{FAMILIES[family]} {errno.errorcode[error]} {nth}{' and on' if sticky else ''} ({where})",
+                calls,
+                failed,
                 codes[str(trial)],
                 (root / f"out-{trial}").read_text(),
                 (root / f"err-{trial}").read_text(),

@@ -18,7 +18,7 @@
  *
  * target 0: the program itself, 1: every other process (its forked children, the collector, the one that starts it).
  *
- * At the end, when no process with the filter is left, RESULTS gets a line "trial calls failed" for each. Exit status: the
+ * At the end, when no process with the filter is left, RESULTS gets a line "trial calls failed process: path" for each. Exit status: the
  * command's. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -122,6 +122,7 @@ static struct trial {
     int target, family, error;
     unsigned nth, calls, failed;
     int sticky;
+    char where[160]; /* path of the first that failed, process of it: what to look for when a trial goes wrong */
 } trials[TRIALS];
 static uint16_t *trial_of; /* by pid; 0 none */
 
@@ -245,6 +246,20 @@ static void read_link(pid_t pid, const char *what, char *text, size_t room)
     text[size > 0 ? size : 0] = '\0';
 }
 
+static void read_comm(pid_t pid, char *text, size_t room)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    FILE *file = fopen(path, "r");
+    text[0] = '\0';
+    if (file) {
+        if (fgets(text, (int)room, file))
+            text[strcspn(text, "\n")] = '\0';
+        fclose(file);
+    }
+}
+
 static void of_fd(pid_t pid, int fd, char *text, size_t room)
 {
     char what[32];
@@ -259,14 +274,18 @@ static void of_path(pid_t pid, int dirfd, uint64_t address, char *text, size_t r
     int fd;
 
     read_text(pid, address, path, sizeof path);
-    if (sscanf(path, "/proc/self/fd/%d", &fd) == 1)
+    if (sscanf(path, "/proc/self/fd/%d", &fd) == 1) {
         of_fd(pid, fd, text, room);
-    else if (path[0] == '/')
+    } else if (path[0] == '/') {
         snprintf(text, room, "%s", path);
-    else if (dirfd == AT_FDCWD)
-        read_link(pid, "cwd", text, room);
-    else
-        of_fd(pid, dirfd, text, room);
+    } else {
+        if (dirfd == AT_FDCWD)
+            read_link(pid, "cwd", text, room);
+        else
+            of_fd(pid, dirfd, text, room);
+        size_t size = strlen(text);
+        snprintf(text + size, room - size, "/%.200s", path);
+    }
 }
 
 static unsigned trial_in(const char *text)
@@ -277,20 +296,19 @@ static unsigned trial_in(const char *text)
     return at && sscanf(at, "/trial-%u", &trial) == 1 && trial < TRIALS ? trial : 0;
 }
 
-static unsigned find_trial(const struct seccomp_notif *n, const struct call *call)
+static unsigned find_trial(const struct seccomp_notif *n, const struct call *call, char *text, size_t room)
 {
-    char text[PATH_MAX] = "";
     pid_t pid = (pid_t)n->pid;
     const uint64_t *args = (const uint64_t *)(uintptr_t)n->data.args;
 
     switch (call->kind) {
-    case BY_PATH: of_path(pid, AT_FDCWD, args[0], text, sizeof text); break;
-    case BY_PATH_AT: of_path(pid, (int)args[0], args[1], text, sizeof text); break;
-    case BY_FD: of_fd(pid, (int)args[0], text, sizeof text); break;
+    case BY_PATH: of_path(pid, AT_FDCWD, args[0], text, room); break;
+    case BY_PATH_AT: of_path(pid, (int)args[0], args[1], text, room); break;
+    case BY_FD: of_fd(pid, (int)args[0], text, room); break;
     case BY_MAPPING:
         if ((int)args[4] < 0)
             return trial_of[pid];
-        of_fd(pid, (int)args[4], text, sizeof text);
+        of_fd(pid, (int)args[4], text, room);
         break;
     case BY_PROCESS: return trial_of[pid];
     }
@@ -327,10 +345,12 @@ static int64_t control(const struct seccomp_notif *n)
 /* The errno to answer with, 0: let the kernel go on. */
 static int decide(const struct seccomp_notif *n)
 {
+    char text[PATH_MAX] = "";
+
     for (size_t i = 0; i < CALLS; i++) {
         if (calls[i].number != n->data.nr)
             continue;
-        unsigned number = find_trial(n, &calls[i]);
+        unsigned number = find_trial(n, &calls[i], text, sizeof text);
         struct trial *t = &trials[number];
         if (calls[i].number == SYS_clone && (pid_t)n->pid == t->program && n->data.args[0] & LIBC_FORK)
             return 0; /* the program's own */
@@ -343,7 +363,11 @@ static int decide(const struct seccomp_notif *n)
         t->calls++;
         if (t->calls < t->nth || (t->calls > t->nth && !t->sticky))
             return 0;
-        t->failed++;
+        if (t->failed++ == 0) {
+            char name[32];
+            read_comm((pid_t)n->pid, name, sizeof name);
+            snprintf(t->where, sizeof t->where, "%s: %.120s", name, text);
+        }
         return t->error;
     }
     return 0;
@@ -418,7 +442,7 @@ int main(int argc, char **argv)
         die(argv[1]);
     for (unsigned i = 1; i < TRIALS; i++)
         if (trials[i].nth)
-            fprintf(results, "%u %u %u\n", i, trials[i].calls, trials[i].failed);
+            fprintf(results, "%u %u %u %s\n", i, trials[i].calls, trials[i].failed, trials[i].where);
     if (fclose(results) != 0)
         die(argv[1]);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -11,7 +11,7 @@ from pathlib import Path
 from snapfile import MS, SECOND, START, Worker, crc32c, fixed64, message, number, signed, text, varint
 
 MONO = 5_000 * SECOND  # of the host's monotonic clock at START
-NOT_USED, NO_LIMIT, DENIED = 16, 5, 3
+NOT_USED, NO_LIMIT, DENIED, PARTITIONED = 16, 5, 3, 14
 
 # Numbers of columns (docs/resources.md): those that only rise.
 COUNTERS = {
@@ -83,7 +83,7 @@ class Series:
 
     @property
     def rows(self) -> int:
-        return max(len(values) for values in self.columns.values() if isinstance(values, list))
+        return max((len(values) for values in self.columns.values() if isinstance(values, list)), default=ROWS)
 
 
 class SampleFile:
@@ -225,6 +225,8 @@ def host(worker: Worker, stopped: float, gpu: bool) -> SampleFile:
                         82: [80 * 1024 * MIB] * ROWS,
                         83: [95_000] * ROWS,
                         84: [41] * ROWS,
+                        86: [500 if k % 3 == 0 else 0 for k in seconds] if index == 0 else PARTITIONED,
+                        87: [5 * 1024 * MIB] * ROWS if index == 0 else PARTITIONED,
                     },
                     index,
                     "NVIDIA A100-SXM4-80GB",
@@ -252,6 +254,8 @@ def write_sampled(run_dir: Path) -> None:
         actor = Worker("actor", "node08", pid)
         actor.phase("play", 900, 90 * MS, 120 * MS, 0.97, 0.01)
         actor.write(run_dir)
-        process(actor, 0.95 if pid == 214 else 0.85, 300, 0.0, [(("play", 900),)] * ROWS).write(run_dir)
+        path = process(actor, 0.95 if pid == 214 else 0.85, 300, 0.0, [(("play", 900),)] * ROWS).write(run_dir)
         if pid == 214:
             host(actor, 0.31, False).write(run_dir)
+        else:
+            path.write_bytes(path.read_bytes() + b"\x1a\x7f")  # the machine stopped while a batch was written

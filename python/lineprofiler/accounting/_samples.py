@@ -11,8 +11,10 @@ from lineprofiler.accounting.results import Sample
 __all__ = ["RunSamples", "from_rows"]
 
 
-def from_rows(rows: list[tuple[Any, ...]], ours: list[tuple[Any, ...]], host: list[tuple[Any, ...]]) -> list[Sample]:
-    """Rows of a process with those of its devices and its host's."""
+def from_rows(
+    rows: list[tuple[Any, ...]], ours: list[tuple[Any, ...]], host: list[tuple[Any, ...]], place: float
+) -> list[Sample]:
+    """Rows of a process with those of its devices and its host's; `place` makes Unix seconds of their times."""
     shared, own = _by_device(host), _by_device(ours)
     samples = []
     before: tuple[float, int] | None = None
@@ -22,7 +24,7 @@ def from_rows(rows: list[tuple[Any, ...]], ours: list[tuple[Any, ...]], host: li
             if before is not None and t > before[0] and cpu_us >= before[1]:
                 percent = (cpu_us - before[1]) / 1e4 / (t - before[0])
             before = (t, cpu_us)
-        sample = Sample(t, "/".join(path), rss or 0, read or 0, write or 0, read_chars or 0, write_chars or 0)
+        sample = Sample(t + place, "/".join(path), rss or 0, read or 0, write or 0, read_chars or 0, write_chars or 0)
         sample.cpu_percent = percent
         sample.io_ok = None not in (read, write, read_chars, write_chars)
         sample.cuda_alloc, sample.cuda_reserved = allocated or 0, reserved or 0
@@ -67,14 +69,14 @@ class RunSamples:
 
     def __init__(self, directory: str) -> None:
         self._of_worker: dict[str, list[str]] = {}
-        self._of_host: dict[tuple[str, str], list[str]] = {}
+        self._of_host: dict[tuple[str, str, str], list[str]] = {}
         for path in _lineprofiler.list_samples(directory):
             try:
-                uuid, run_id, host, of_host, *_ = _lineprofiler.read_samples(path, False)
+                uuid, run_id, host, boot, of_host, *_ = _lineprofiler.read_samples(path, False)
             except (OSError, ValueError):
                 continue  # the report names it
             if of_host:
-                self._of_host.setdefault((run_id, host), []).append(path)
+                self._of_host.setdefault((run_id, host, boot), []).append(path)
             else:
                 self._of_worker.setdefault(uuid, []).append(path)
 
@@ -83,19 +85,28 @@ class RunSamples:
         return uuid in self._of_worker
 
     def read(self, uuid: str, run_id: str, host: str) -> list[Sample]:
-        """The samples of a worker, by time."""
-        rows, ours = self._rows(self._of_worker.get(uuid, []))
-        _rows, shared = self._rows(self._of_host.get((run_id, host), []))
-        return sorted(from_rows(rows, ours, shared), key=lambda sample: sample.t)
+        """The samples of a worker, by time.
 
-    def _rows(self, paths: list[str]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        rows: list[tuple[Any, ...]] = []
-        devices: list[tuple[Any, ...]] = []
+        Times run by the clock that nobody sets, from the time of day at the first sample: a clock that is set in
+        mid-run neither reorders samples nor changes what lies between two of them.
+        """
+        files = self._files(self._of_worker.get(uuid, []))
+        if not files:
+            return []
+        boot, place = files[0][3], files[0][6]
+        shared = self._files(self._of_host.get((run_id, host, boot), []))
+        rows, ours = _joined(files, 7), _joined(files, 8)
+        return sorted(from_rows(rows, ours, _joined(shared, 8), place), key=lambda sample: sample.t)
+
+    def _files(self, paths: list[str]) -> list[tuple[Any, ...]]:
+        found = []
         for path in paths:
             try:
-                found = _lineprofiler.read_samples(path, True)
+                found.append(_lineprofiler.read_samples(path, True))
             except (OSError, ValueError):
                 continue
-            rows += found[5]
-            devices += found[6]
-        return rows, devices
+        return [file for file in found if file[7] or file[8]]
+
+
+def _joined(files: list[tuple[Any, ...]], field: int) -> list[tuple[Any, ...]]:
+    return [row for file in files for row in file[field]]

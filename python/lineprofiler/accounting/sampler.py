@@ -33,6 +33,7 @@ class ResourceSampler:
         """Samples that could not be taken or written."""
         self._phase_of = phase_of
         self._before: tuple[float, int] | None = None
+        self._place: float | None = None  # Unix time less time.monotonic(), when the first sample was taken
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -56,9 +57,14 @@ class ResourceSampler:
         thread.join()
 
     def take(self) -> Sample:
-        """One sample now. `cpu_percent` is since the sample before; -1.0 for the first one. Raises OSError."""
+        """One sample now. `cpu_percent` is since the sample before; -1.0 for the first one. Raises OSError.
+
+        Times run by the clock that nobody sets, from the time of day at the first sample.
+        """
         rss, read_bytes, write_bytes, read_chars, write_chars, cpu_us = _lineprofiler.sample_self()
-        t, mono = time.time(), time.monotonic()
+        mono = time.monotonic()
+        if self._place is None:
+            self._place = time.time() - mono
         try:
             phase = str(self._phase_of())
         except Exception:
@@ -69,7 +75,7 @@ class ResourceSampler:
                 percent = max(cpu_us - self._before[1], 0) / 1e4 / (mono - self._before[0])
             self._before = (mono, cpu_us)
         return Sample(
-            t,
+            mono + self._place,
             phase,
             rss or 0,
             read_bytes or 0,
@@ -103,8 +109,8 @@ def read_samples(path: str | os.PathLike[str]) -> list[Sample]:
     with open(path, "rb") as file:
         start = file.read(1)
     if start not in (b"", b"{"):
-        _uuid, _run, _host, _of_host, _interval, rows, devices = _lineprofiler.read_samples(os.fspath(path), True)
-        return from_rows(rows, devices, [])
+        *_, place, rows, devices = _lineprofiler.read_samples(os.fspath(path), True)
+        return from_rows(rows, devices, [], place)
     samples = []
     lines = Path(path).read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, 1):

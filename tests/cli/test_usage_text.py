@@ -1,0 +1,172 @@
+"""The sampled sections of the text, from made sample files: what a table leaves out is said, and each n/a has a reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from lptest import lineprofiler
+from samplefile import ROWS, SampleFile, Series, Share, Worker, host
+
+MS = 1_000_000
+DENIED, HIDDEN, NOT_DUE, NAMESPACE, NO_DRIVER, NOT_USED = 3, 7, 1, 15, 11, 16
+
+
+def worker(pid: int) -> Worker:
+    made = Worker("r", "node07", pid)
+    made.phase("step", 75, 1000 * MS, 1600 * MS, 0.9, 0.01)
+    return made
+
+
+def rows(about: Worker, run: Path, columns: dict[int, list[int] | int], names: list[str]) -> SampleFile:
+    """A second each, charged to one phase after the other."""
+    shares: list[tuple[Share, ...]] = [((names[k % len(names)], 1000),) for k in range(ROWS)]
+    about.write(run)
+    file = SampleFile(about, 1)
+    file.add(Series(1, columns, shares=shares))
+    return file
+
+
+def usual(per_s: int = 1 << 20) -> dict[int, list[int] | int]:
+    """Half a core, 100 MB, so many bytes read and written in a second."""
+    seconds = range(ROWS)
+    return {
+        1: [500_000 * k for k in seconds],
+        3: [100 << 10] * ROWS,
+        4: [100 << 10] * ROWS,
+        6: [80 << 10] * ROWS,
+        12: [per_s * k for k in seconds],
+        13: [per_s * k for k in seconds],
+        14: [per_s * k for k in seconds],
+        15: [per_s * k for k in seconds],
+    }
+
+
+def text_of(run: Path, *options: str) -> str:
+    return lineprofiler("report", str(run), *options).expect().stdout
+
+
+def joined(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def section(text: str, title: str) -> list[str]:
+    """The lines below a title and its rule, up to a blank one."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(title)) + 2
+    return lines[start : next((i for i in range(start, len(lines)) if not lines[i]), len(lines))]
+
+
+def test_phases_with_equally_many_bytes_all_have_their_row(tmp_path: Path) -> None:
+    rows(worker(1), tmp_path, usual(), [f"p{k}" for k in range(7)] + ["p0"]).write(tmp_path)
+    lines = text_of(tmp_path).splitlines()
+    table = next(i for i, line in enumerate(lines) if line.split()[:2] == ["read", "(disk)"])
+    # 98 intervals in turns of eight, the second to the second name: p0 has two of each eight.
+    shown = [line.split()[0] for line in lines[table + 1 : table + 8]]
+    assert shown[0] == "p0"
+    assert sorted(shown) == [f"p{k}" for k in range(7)]
+
+
+def test_rows_beyond_a_dozen_are_counted(tmp_path: Path) -> None:
+    rows(worker(1), tmp_path, usual(), [f"p{k:02}" for k in range(15)]).write(tmp_path)
+    assert len(re.findall(r"^  p\d\d +\d", text_of(tmp_path), re.MULTILINE)) == 12
+    assert "… 3 more (--all)" in text_of(tmp_path)
+    assert len(re.findall(r"^  p\d\d +\d", text_of(tmp_path, "--all"), re.MULTILINE)) == 15
+
+
+def test_bytes_without_a_phase_stand_last(tmp_path: Path) -> None:
+    about = worker(1)
+    about.write(tmp_path)
+    file = SampleFile(about, 1)
+    file.add(Series(1, usual(), shares=[((("step", 300)),)] * ROWS))
+    file.write(tmp_path)
+    text = text_of(tmp_path)
+    assert text.index("  step  ") < text.index("  (no phase open)  ")
+    assert "70% of reads and 70% of writes" in text
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        (DENIED, "permission denied: the program has changed its user or is not dumpable"),
+        (HIDDEN, "/proc hides the process (hidepid)"),
+    ],
+)
+def test_bytes_that_nobody_may_read_have_their_reason(tmp_path: Path, missing: int, reason: str) -> None:
+    unreadable = usual() | {12: missing, 13: missing, 14: missing, 15: missing}
+    rows(worker(1), tmp_path, unreadable, ["step"]).write(tmp_path)
+    assert f"I/O n/a: {reason}" in joined(text_of(tmp_path))
+    assert "Read (from disk)" not in text_of(tmp_path)
+    rows(worker(2), tmp_path, usual(), ["step"]).write(tmp_path)
+    assert f"I/O n/a of 1 of 2 processes: {reason}" in joined(text_of(tmp_path))
+    assert "Read (from disk) 98.0 MB" in joined(text_of(tmp_path))
+
+
+def test_a_process_of_which_nothing_is_known(tmp_path: Path) -> None:
+    """Hidden by /proc: no figure is zero, each is n/a with that reason, and sections stay."""
+    rows(worker(1), tmp_path, dict.fromkeys(usual(), HIDDEN), ["step"]).write(tmp_path)
+    text = joined(text_of(tmp_path))
+    assert "CPU peak n/a" in text
+    assert "RAM peak RSS n/a" in text
+    for what in ("CPU", "RSS", "PSS", "I/O"):
+        assert f"{what} n/a: /proc hides the process (hidepid)" in text
+    assert "MEMORY (RSS)" not in text
+
+
+def test_shared_pages_are_not_added_up_of_some_only(tmp_path: Path) -> None:
+    rows(worker(1), tmp_path, usual(), ["step"]).write(tmp_path)
+    assert "RAM peak PSS 80.0 MB (shared pages once)" in joined(text_of(tmp_path))
+    rows(worker(2), tmp_path, usual() | {6: 6}, ["step"]).write(tmp_path)
+    text = joined(text_of(tmp_path))
+    assert "RAM peak PSS n/a n/a" in text
+    assert "PSS n/a of 1 of 2 processes: not read above 500 MB: the program's memory would be held up" in text
+
+
+def device_rows(ours: int | list[int]) -> Series:
+    columns: dict[int, list[int] | int] = {
+        80: [300] * ROWS,
+        81: [1 << 20] * ROWS,
+        82: [80 << 20] * ROWS,
+        86: ours,
+        87: ours,
+    }
+    return Series(3, columns, 0, "A GPU")
+
+
+@pytest.mark.parametrize("torch", [True, False])
+def test_a_driver_that_does_not_know_our_numbers(tmp_path: Path, torch: bool) -> None:
+    """In a container. Phases of a process that says itself that it uses a device have the device as a whole."""
+    about = worker(1)
+    columns = usual() | ({26: [300 << 10] * ROWS, 27: [400 << 10] * ROWS} if torch else {26: NOT_USED, 27: NOT_USED})
+    rows(about, tmp_path, columns, ["step"]).write(tmp_path)
+    file = host(about, 0.0, False)
+    file.add(device_rows(NAMESPACE))
+    file.write(tmp_path)
+    text = text_of(tmp_path)
+    assert "GPU 0 30.0% n/a 70.0% 1.0 GB n/a" in joined("\n".join(section(text, "GPU (sampled)")))
+    assert "this run n/a: the GPU library knows other process numbers (pid namespace)" in joined(text)
+    assert ("GPU BY PHASE" in text) == torch
+    if torch:
+        assert "step 30% 30% 300.0 MB 98" in joined("\n".join(section(text, "GPU BY PHASE")))
+
+
+def test_nothing_of_ours_on_a_device_is_a_measured_zero(tmp_path: Path) -> None:
+    about = worker(1)
+    rows(about, tmp_path, usual(), ["step"]).write(tmp_path)
+    file = host(about, 0.0, False)
+    file.add(device_rows([0] * ROWS))
+    file.write(tmp_path)
+    shown = joined("\n".join(section(text_of(tmp_path), "GPU (sampled)")))
+    assert shown.endswith("GPU 0 30.0% 0.0% 70.0% 1.0 GB 0 B")
+
+
+def test_a_library_that_does_not_work_is_no_device(tmp_path: Path) -> None:
+    about = worker(1)
+    rows(about, tmp_path, usual(), ["step"]).write(tmp_path)
+    file = host(about, 0.0, False)
+    file.add(Series(3, dict.fromkeys((80, 81, 82, 83, 84, 86, 87), NO_DRIVER), 0, "GPU"))
+    file.write(tmp_path)
+    text = text_of(tmp_path)
+    assert "GPU none seen: the NVIDIA driver does not answer its library" in text
+    assert "GPU  devices" not in text
