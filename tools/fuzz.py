@@ -1,4 +1,5 @@
-"""`make fuzz`: libFuzzer against every reader of bytes, then damaged files against the command itself.
+"""`make fuzz`: libFuzzer against every reader of bytes, then damaged files against the command itself, damaged .lprof
+files, and random programs against a model of what their reports must say (tests/processes/test_played.py).
 
 The targets stand in tests/fuzz, one file a reader; their seeds are made here at run time. What a target has found
 interesting is kept in build/fuzz/corpus/<target> and is where the next run begins; what broke a rule lies in
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import envs
 import fuzz_command
@@ -25,6 +27,8 @@ from envs import BUILD, ROOT, SetupError, say
 
 FOLDER = BUILD / "fuzz"
 COMMAND = "command"
+LPROF = "lprof"
+PROGRAMS = "programs"
 ROOM = 48 << 10  # FUZZ_ROOM of tests/fuzz/fuzz.h
 SANITIZER = {
     "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
@@ -113,12 +117,61 @@ def run_command(seconds: int, seed: int) -> Outcome:
     return Outcome(COMMAND, tried, found, time.process_time() - before)
 
 
+def python_environment() -> Path:
+    """With this tree's wheel, and what tests need."""
+    interpreter = envs.main_interpreter(envs.find_interpreters())
+    venv = envs.environment(interpreter, "fuzz", [envs.BUILD_REQUIREMENTS, envs.TEST_REQUIREMENTS])
+    envs.install_wheel(venv, envs.build_wheel(venv, "fuzz"))
+    return venv
+
+
+def run_python(target: str, seconds: int, seed: int) -> Outcome:
+    """A target in Python: its last line of numbers begins with how many it tried."""
+    say(f"  {target}: seed {seed}")
+    venv = python_environment()
+    env = envs.clean_environment(PLAY_SECONDS=str(seconds), PLAY_SEED=str(seed))
+    if target == LPROF:
+        command = [envs.python_of(venv), ROOT / "tools" / "fuzz_lprof.py", str(seconds), str(seed)]
+    else:
+        command = [envs.python_of(venv), "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-k", "test_long"]
+        command += [ROOT / "tests" / "processes" / "test_played.py"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [*map(str, command)],
+        env=env,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    (FOLDER / f"{target}.log").write_text(done.stdout, encoding="utf-8")
+    if done.returncode != 0:
+        say(done.stdout[-6000:])
+    tried = re.search(r"^(\d+) (?:programs|files)", done.stdout, re.MULTILINE)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Outcome(target, int(tried[1]) if tried else 0, int(done.returncode != 0), cpu_s)
+
+
+def run_one(target: str, seconds: int, seed: int) -> Outcome:
+    if target == COMMAND:
+        return run_command(seconds, seed)
+    if target in (LPROF, PROGRAMS):
+        return run_python(target, seconds, seed)
+    return run_target(target, seconds)
+
+
 def main() -> int:
-    every = [*targets(), COMMAND]
+    every = [*targets(), COMMAND, LPROF, PROGRAMS]
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default: 60)")
     parser.add_argument("--targets", default=",".join(every), help="some of: %(default)s")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="of the last part")
+    parser.add_argument(
+        "--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="of what is not libFuzzer"
+    )
     args = parser.parse_args()
     chosen = args.targets.split(",")
     unknown = sorted(set(chosen) - set(every))
@@ -127,10 +180,11 @@ def main() -> int:
     os.nice(10)
     results: list[Outcome] = []
     try:
-        if chosen != [COMMAND]:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        if set(chosen) & set(targets()):
             build()
         for target in chosen:
-            one = run_command(args.seconds, args.seed) if target == COMMAND else run_target(target, args.seconds)
+            one = run_one(target, args.seconds, args.seed)
             say(f"  {target}: {one.tried} inputs in {one.cpu_s:.0f} s of CPU, {one.found} broke a rule")
             results.append(one)
     except SetupError as error:

@@ -143,7 +143,7 @@ static int set_option(lp_cli_call *call, const lp_cli_option *option, const char
 {
     char *slot = (char *)&call->values + option->slot;
 
-    if (option->choices && !lp__cli_is_choice(option->choices, value))
+    if (option->choices && value && !lp__cli_is_choice(option->choices, value))
         return misused(call, "%s: invalid choice '%s' (choose from %s)", option->name, value, option->choices);
     if (option->value) {
         memcpy(slot, &value, sizeof value);

@@ -27,7 +27,8 @@ lp__sampled *lp__sampled_new(lp__watch *watch, lp__watched *w, lp__streams *stre
     if (s->segment < 0 || !s->writer || lp__segment_head(s->segment, w->name, &head, &state, NULL) != LP_OK)
         goto failed;
     s->process.dir = -1;
-    s->missing = lp_process_open(&s->process, root, head->id.pid, head->id.pid_start, true);
+    s->start = head->id.pid_start;
+    s->missing = lp_process_open(&s->process, root, head->id.pid, s->start, true);
     s->stream = lp__stream_new(streams, head, LP_SERIES_PROCESS, w->sample_ns);
     if (!s->stream)
         goto failed;
@@ -323,9 +324,12 @@ static void miss_process(lp_sample *row, lp_reason reason)
             lp_sample_miss(row, (lp_column)c, reason);
 }
 
-static void put_pss(lp__sampled *s, lp_sample *row)
+/* `reason`: why nothing at all is known of the process. */
+static void put_pss(lp__sampled *s, lp_reason reason, lp_sample *row)
 {
-    if (s->pss_kib != LP_UNKNOWN_I64)
+    if (reason)
+        lp_sample_miss(row, LP_COLUMN_PSS, reason);
+    else if (s->pss_kib != LP_UNKNOWN_I64)
         lp_sample_set(row, LP_COLUMN_PSS, s->pss_kib);
     else
         lp_sample_miss(row, LP_COLUMN_PSS, s->pss_reason);
@@ -344,6 +348,9 @@ void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t 
     lp_sample_init(&row);
     row.mono_ns = now;
     row.unix_ns = unix_ns;
+    /* What may come back is tried again: a program that was not dumpable, a descriptor that was not to be had. */
+    if (s->missing == LP_REASON_HIDDEN || s->missing == LP_REASON_FAILED)
+        s->missing = lp_process_open(&s->process, root, s->process.pid, s->start, true);
     lp_reason reason = s->missing;
     if (!reason)
         reason = lp_process_sample(&s->process, &row, &budgets->threads);
@@ -354,7 +361,7 @@ void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t 
     else
         lp_process_children(&s->process, root, is_recorded, (void *)(uintptr_t)watch, s->recorded_ticks, &row,
                             &budgets->children);
-    put_pss(s, &row);
+    put_pss(s, reason, &row);
     if (s->last_ns && s->interval_ns && now > s->last_ns + s->interval_ns + s->interval_ns / 2)
         s->missed += (now - s->last_ns - s->interval_ns / 2) / s->interval_ns;
     lp_sample_set(&row, LP_COLUMN_MISSED, (int64_t)s->missed);

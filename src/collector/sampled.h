@@ -18,6 +18,7 @@ typedef struct lp__sampled {
     int segment;          /* owned: a copy of the descriptor */
     lp_process process;
     lp_reason missing;                     /* why `process` is not open; LP_REASON_NONE: it is */
+    int64_t start;                         /* start time that it must have, 0: any */
     lp_sample_writer *writer;              /* owned */
     lp__stream *stream;                    /* the list's (streams.h) */
     uint64_t interval_ns, due_ns, last_ns; /* CLOCK_MONOTONIC; last: of the last row, 0 none */

@@ -113,7 +113,7 @@ static bool begin(lp_lines *lines)
     header->clock.start = header->clock.last = lines->start;
     header->started_ns = lines->start.real_ns;
     lines->generation++;
-    lines->guard[0] = lines->generation;
+    __atomic_store_n(&lines->guard[0], lines->generation, __ATOMIC_RELEASE);
     lines->begun = true;
     lp_segment_set_state(&lines->segment, LP_SEG_RECORDING);
     return true;

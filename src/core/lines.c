@@ -254,7 +254,7 @@ void lp_lines_free(lp_lines *lines)
     lines->code_count = lines->code_room = lines->name_count = lines->name_room = lines->thread_count = 0;
     lines->begun = false;
     lines->dead = true;
-    lines->guard[0] = 0;
+    __atomic_store_n(&lines->guard[0], 0, __ATOMIC_RELEASE);
     lines->generation++;
     memset(&lines->health, 0, sizeof lines->health);
     memset(&lines->cost, 0, sizeof lines->cost);
@@ -268,7 +268,7 @@ void lp_lines_free(lp_lines *lines)
 
 bool lp_lines_forked(const lp_lines *lines)
 {
-    return lines->begun && lines->guard[0] != lines->generation;
+    return lines->begun && __atomic_load_n(&lines->guard[0], __ATOMIC_ACQUIRE) != lines->generation;
 }
 
 uint64_t lp_lines_mult(const lp_lines *lines)

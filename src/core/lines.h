@@ -173,11 +173,11 @@ typedef struct lp_line_health {
 
 struct lp_lines {
     uint32_t *guard; /* wiped memory: [0] = generation, [1] = a child is being set up */
-    uint32_t generation;
+    _Atomic uint32_t generation;
     bool concurrent;
-    bool begun; /* the segment is there */
-    bool keep;  /* its file stays when the engine is freed: a reader will fetch it; set by hooks.open */
-    bool dead;  /* freed, waits to be used again */
+    _Atomic bool begun; /* the segment is there */
+    bool keep;          /* its file stays when the engine is freed: a reader will fetch it; set by hooks.open */
+    bool dead;          /* freed, waits to be used again */
     uint32_t on;
     lp_line_cost cost;
     lp_line_hooks hooks;

@@ -124,12 +124,13 @@ typedef struct lp_hooks {
 } lp_hooks;
 
 struct lp_recorder {
-    lp_recorder *next;        /* of all */
-    volatile uint32_t *guard; /* in a MADV_WIPEONFORK page: generation here, 0 in a forked child */
-    uint32_t generation;      /* of the segment; grows with every one */
-    bool recording;           /* begin … end */
-    bool enabled;             /* may (re)open in a child */
-    bool child;               /* forked, and has no segment of its own yet */
+    lp_recorder *next; /* of all */
+    volatile uint32_t
+        *guard; /* in a MADV_WIPEONFORK page, 0 in a forked child: [0] generation, [1] whose turn it is to open */
+    _Atomic uint32_t generation; /* of the segment; grows with every one */
+    _Atomic bool recording;      /* begin … end; whoever sees it sees all that begin has made */
+    bool enabled;                /* may (re)open in a child */
+    _Atomic bool child;          /* forked, and has no segment of its own yet */
     bool measure_cpu, thread_names;
     _Atomic uint32_t busy; /* open or overdue is running */
     _Atomic uint64_t due;  /* ticks; UINT64_MAX never */
@@ -165,7 +166,7 @@ void lp_recorder_end(lp_recorder *recorder);
 /* true in a child of the process that began the segment. */
 static inline bool lp_recorder_forked(const lp_recorder *recorder)
 {
-    return recorder->recording && *recorder->guard != recorder->generation;
+    return recorder->recording && __atomic_load_n(recorder->guard, __ATOMIC_ACQUIRE) != recorder->generation;
 }
 /* Refines `mult` and stores the moment in the header: at each flush. */
 void lp_recorder_moment(lp_recorder *recorder, lp_moment *now);

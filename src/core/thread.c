@@ -50,7 +50,7 @@ lp_recorder *lp_recorder_new(const lp_hooks *hooks)
 
     if (!recorder)
         return NULL;
-    recorder->guard = lp__guard_word();
+    recorder->guard = lp__guard_words();
     if (!recorder->guard) {
         free(recorder);
         return NULL;
@@ -90,7 +90,7 @@ lp_status lp_recorder_begin(lp_recorder *recorder)
     header->thread_names = recorder->thread_names;
     header->started_ns = recorder->start.real_ns;
     recorder->generation++;
-    *recorder->guard = recorder->generation;
+    __atomic_store_n(recorder->guard, recorder->generation, __ATOMIC_RELEASE);
     recorder->recording = true;
     recorder->child = false;
     lp_segment_set_state(&recorder->segment, LP_SEG_RECORDING);
@@ -135,9 +135,9 @@ void lp_recorder_end(lp_recorder *recorder)
     if (!recorder->recording)
         return;
     recorder->recording = false;
-    bool forked = *recorder->guard != recorder->generation;
+    bool forked = __atomic_load_n(recorder->guard, __ATOMIC_ACQUIRE) != recorder->generation;
     recorder->generation++;
-    *recorder->guard = 0;
+    __atomic_store_n(recorder->guard, 0, __ATOMIC_RELEASE);
     atomic_store(&recorder->due, UINT64_MAX);
     if (forked)
         return; /* the tables are the parent's picture: nothing here points to memory that is ours */
@@ -167,7 +167,7 @@ static void retire(lp_thread *th)
     lp_recorder *recorder = th->recorder;
 
     lp_detector_stop(&th->detector, true);
-    if (!recorder || *recorder->guard != recorder->generation) {
+    if (!recorder || __atomic_load_n(recorder->guard, __ATOMIC_ACQUIRE) != recorder->generation) {
         if (!recorder)
             thread_free(th);
         return;
@@ -319,7 +319,7 @@ static lp_thread *attach(lp_recorder *recorder, lp_thread *spare)
     th->raw_away = th->high_away = 0;
     th->away = th->starved = th->unsplit = 0;
     if (th->detector.split)
-        lp_segment_header(&recorder->segment)->clock.split = 1;
+        __atomic_store_n(&lp_segment_header(&recorder->segment)->clock.split, 1, __ATOMIC_RELAXED);
     th->seg->since = th->seg->seen = lp_ticks();
     th->seg->attached++;
     __atomic_store_n(&th->seg->tid, (int64_t)syscall(SYS_gettid), __ATOMIC_RELEASE);

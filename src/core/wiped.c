@@ -27,25 +27,28 @@ typedef struct guards {
     volatile uint32_t *words;
 } guards;
 
-volatile uint32_t *lp__guard_word(void)
+#define WORDS 2u
+
+volatile uint32_t *lp__guard_words(void)
 {
     static guards *_Atomic newest;
-    uint32_t room = (uint32_t)((size_t)sysconf(_SC_PAGESIZE) / sizeof(uint32_t));
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint32_t room = (uint32_t)(page / (WORDS * sizeof(uint32_t)));
 
     for (;;) {
         guards *some = atomic_load(&newest), *more;
         uint32_t at = some ? atomic_fetch_add(&some->taken, 1) : room;
         if (at < room)
-            return &some->words[at];
+            return &some->words[WORDS * at];
         more = calloc(1, sizeof *more);
         if (more)
-            more->words = lp__wiped_memory(room * sizeof(uint32_t));
+            more->words = lp__wiped_memory(page);
         if (!more || !more->words) {
             free(more);
             return NULL;
         }
         if (!atomic_compare_exchange_strong(&newest, &some, more)) { /* another thread was as quick */
-            munmap((void *)(uintptr_t)more->words, room * sizeof(uint32_t));
+            munmap((void *)(uintptr_t)more->words, page);
             free(more);
         }
     }

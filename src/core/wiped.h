@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 void *lp__wiped_memory(size_t size); /* owned: munmap; NULL: errno */
-/* One word of it, never freed. Many to a page: a recorder's is kept for ever, and a program may make one recorder after another. */
-volatile uint32_t *lp__guard_word(void);
+/* Two words of it, never freed. Many to a page: a recorder's are kept for ever, and a program may make one recorder after another. */
+volatile uint32_t *lp__guard_words(void);
 
 #endif

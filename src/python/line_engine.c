@@ -203,8 +203,8 @@ lp_line_code *lpy_line_discover(LineEngine *engine, PyObject *code)
 
 void lpy_line_discover_stacks(LineEngine *engine)
 {
-    PyObject *getter = PySys_GetObject("_current_frames"); /* borrowed */
-    PyObject *frames = getter ? PyObject_CallNoArgs(getter) : NULL;
+    PyObject *frames_of = PySys_GetObject("_current_frames"); /* borrowed */
+    PyObject *frames = frames_of ? PyObject_CallNoArgs(frames_of) : NULL;
     PyObject *key, *frame;
     Py_ssize_t at = 0;
 

@@ -68,6 +68,7 @@ typedef struct RecorderObject {
 typedef struct lpy_state { /* one extension module, one state: see module.c */
     PyTypeObject *recorder_type, *phase_type, *descriptor_type, *nothing_type, *line_engine_type;
     RecorderObject *installed; /* owned, NULL none */
+    PyObject *torch_keys[8];   /* owned: see torch.c */
 } lpy_state;
 extern lpy_state lpy;
 
@@ -135,5 +136,6 @@ extern PyMethodDef lp_py_run_methods[];
 /* torch.c: what torch says of its GPU memory, into the header of the segment. Does nothing, and imports nothing, where torch is not
  * loaded or CUDA not initialised. With the GIL; a pending exception stays. */
 void lpy_torch_read(struct lp_seg_header *header);
+int lpy_torch_init(PyObject *module);
 
 #endif

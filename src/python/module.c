@@ -68,8 +68,8 @@ static int module_exec(PyObject *module)
         return -1;
     }
     /* A program that drops the module from sys.modules and imports it again gets the same types and the same installed one. */
-    if (!lpy.recorder_type &&
-        (lpy_context_init(module) < 0 || lpy_recorder_init(module) < 0 || lpy_phase_init(module) < 0))
+    if (!lpy.recorder_type && (lpy_context_init(module) < 0 || lpy_torch_init(module) < 0 ||
+                               lpy_recorder_init(module) < 0 || lpy_phase_init(module) < 0))
         return -1;
     if (PyModule_AddObjectRef(module, "Recorder", (PyObject *)lpy.recorder_type) < 0)
         return -1;

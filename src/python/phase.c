@@ -57,7 +57,8 @@ static inline lp_recorder *core_of(const PhaseObject *phase)
 static inline bool is_stale(const PhaseObject *phase)
 {
     const lp_recorder *core = core_of(phase);
-    return !core || phase->generation != core->generation || *core->guard != core->generation;
+    return !core || phase->generation != core->generation ||
+           __atomic_load_n(core->guard, __ATOMIC_ACQUIRE) != core->generation;
 }
 
 static void forget_stale(PhaseObject *phase)

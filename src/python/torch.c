@@ -5,23 +5,48 @@
 #include "core/layout.h"
 #include "python/lpy.h"
 
-/* Borrowed all the way; NULL without an exception. Modules are looked into by their dicts: an attribute could import something. */
-static PyObject *stats_function(void)
-{
-    PyObject *modules = PyImport_GetModuleDict();
-    PyObject *torch = modules && PyDict_Check(modules) ? PyDict_GetItemString(modules, "torch") : NULL;
-    PyObject *names = torch && PyModule_Check(torch) ? PyModule_GetDict(torch) : NULL;
-    PyObject *cuda = names ? PyDict_GetItemString(names, "cuda") : NULL;
-    PyObject *inner = cuda && PyModule_Check(cuda) ? PyModule_GetDict(cuda) : NULL;
+/* Made once: a look for one of them then neither allocates nor hashes. What is asked once a second finds nothing of it in the
+ * caches, so that every step counts. */
+enum { TORCH, CUDA, STATS, ALLOCATED, RESERVED, ALL, CURRENT, KEYS };
+static const char *const keys[KEYS] = {[TORCH] = "torch",
+                                       [CUDA] = "cuda",
+                                       [STATS] = "memory_stats_as_nested_dict",
+                                       [ALLOCATED] = "allocated_bytes",
+                                       [RESERVED] = "reserved_bytes",
+                                       [ALL] = "all",
+                                       [CURRENT] = "current"};
+_Static_assert(KEYS <= sizeof lpy.torch_keys / sizeof *lpy.torch_keys, "room for each");
 
-    return inner ? PyDict_GetItemString(inner, "memory_stats_as_nested_dict") : NULL;
+int lpy_torch_init(PyObject *module)
+{
+    (void)module;
+    for (int i = 0; i < KEYS; i++) {
+        lpy.torch_keys[i] = PyUnicode_InternFromString(keys[i]);
+        if (!lpy.torch_keys[i] || PyObject_Hash(lpy.torch_keys[i]) == -1)
+            return -1;
+    }
+    return 0;
 }
 
-static bool current_of(PyObject *stats, const char *key, uint64_t *bytes)
+/* Borrowed all the way; NULL without an exception. Modules are looked into by their dicts: an attribute could import something. */
+static PyObject *in_dict(PyObject *dict, int key)
 {
-    PyObject *group = PyDict_Check(stats) ? PyDict_GetItemString(stats, key) : NULL;
-    PyObject *all = group && PyDict_Check(group) ? PyDict_GetItemString(group, "all") : NULL;
-    PyObject *current = all && PyDict_Check(all) ? PyDict_GetItemString(all, "current") : NULL;
+    return dict && PyDict_Check(dict) ? PyDict_GetItemWithError(dict, lpy.torch_keys[key]) : NULL;
+}
+
+static PyObject *in_module(PyObject *module, int key)
+{
+    return module && PyModule_Check(module) ? in_dict(PyModule_GetDict(module), key) : NULL;
+}
+
+static PyObject *stats_function(void)
+{
+    return in_module(in_module(in_dict(PyImport_GetModuleDict(), TORCH), CUDA), STATS);
+}
+
+static bool current_of(PyObject *stats, int key, uint64_t *bytes)
+{
+    PyObject *current = in_dict(in_dict(in_dict(stats, key), ALL), CURRENT);
 
     if (!current || !PyLong_Check(current))
         return false;
@@ -42,7 +67,7 @@ void lpy_torch_read(struct lp_seg_header *header)
         stats = PyObject_CallNoArgs(function);
         Py_DECREF(function);
     }
-    if (stats && current_of(stats, "allocated_bytes", &allocated) && current_of(stats, "reserved_bytes", &reserved)) {
+    if (stats && current_of(stats, ALLOCATED, &allocated) && current_of(stats, RESERVED, &reserved)) {
         __atomic_store_n(&header->torch_allocated, allocated, __ATOMIC_RELAXED);
         __atomic_store_n(&header->torch_reserved, reserved, __ATOMIC_RELAXED);
         __atomic_store_n(&header->torch_when, lp_clock_ns(CLOCK_MONOTONIC), __ATOMIC_RELEASE);

@@ -112,7 +112,7 @@ static void put_table(lp_text *text, const lp_usage *usage)
     resource(text, "CPU  peak", cores(used, usage->cpu_peak, " cores"), cores(available, has.cpus, " cores"),
              lp_unit_fixed(each, usage->cpu_peak / count, 2));
     char of[LP_UNIT_SIZE + 16] = "";
-    if (has.cpus > 0.0)
+    if (usage->cpu_mean >= 0.0 && has.cpus > 0.0)
         snprintf(of, sizeof of, "(%s of it)", lp_unit_whole_percent(share, usage->cpu_mean / has.cpus));
     resource(text, "CPU  mean", cores(used, usage->cpu_mean, " cores"), of,
              lp_unit_fixed(each, usage->cpu_mean / count, 2));

@@ -44,6 +44,24 @@ bool lp__stat_parse(const char *text, lp__stat *out)
     return true;
 }
 
+/* hidepid hides what is in the folder, too, from the moment at which the process becomes another user's or not dumpable. */
+static bool is_hidden(int dir)
+{
+    return faccessat(dir, "stat", F_OK, 0) != 0 && errno == ENOENT;
+}
+
+long lp__process_read(lp_process *process, lp__text_file *file, const char *path, char text[LP__TEXT_ROOM],
+                      lp_reason *reason)
+{
+    long size = lp__text_read(file, process->dir, path, text, reason);
+
+    if (size < 0 && *reason == LP_REASON_NO_FILE && is_hidden(process->dir)) {
+        *reason = LP_REASON_HIDDEN;
+        file->gave_up = false;
+    }
+    return size;
+}
+
 /* /proc without a process that lives: of another user under hidepid, or not there. */
 static lp_reason why_missing(int root)
 {
@@ -167,7 +185,7 @@ static long read_memory(lp_process *process, lp__text_file *file, const char *na
     int64_t tid = process->leader_ended && process->threads ? lp__threads_next(process->threads) : 0;
 
     if (!tid)
-        return lp__text_read(file, process->dir, name, text, reason);
+        return lp__process_read(process, file, name, text, reason);
     snprintf(path, sizeof path, "task/%" PRId64 "/%s", tid, name);
     return lp__text_once(process->dir, path, text, reason);
 }
@@ -230,7 +248,7 @@ static void sample_io(lp_process *process, lp_sample *sample)
                 {"cancelled_write_bytes:", LP_COLUMN_CANCELLED_BYTES}};
     char text[LP__TEXT_ROOM];
     lp_reason reason = LP_REASON_NONE;
-    bool have = lp__text_read(&process->io, process->dir, "io", text, &reason) >= 0;
+    bool have = lp__process_read(process, &process->io, "io", text, &reason) >= 0;
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         int64_t value = 0;
@@ -313,7 +331,7 @@ lp_reason lp_process_sample(lp_process *process, lp_sample *sample, unsigned *th
     lp_sample_set(sample, LP_COLUMN_FAULTS_MINOR, stat.minor);
     lp_sample_set(sample, LP_COLUMN_FAULTS_MAJOR, stat.major);
     lp_sample_set(sample, LP_COLUMN_THREADS, stat.threads);
-    if (lp__text_read(&process->status, process->dir, "status", text, &status_reason) < 0)
+    if (lp__process_read(process, &process->status, "status", text, &status_reason) < 0)
         text[0] = '\0';
     lp__status_parse(text, &status);
     if (status.outer_pid != LP_UNKNOWN_I64)
@@ -332,7 +350,14 @@ lp_reason lp_process_pss(int dir, int64_t *kib)
     char text[LP__TEXT_ROOM];
     lp_reason reason = LP_REASON_NONE;
 
-    if (lp__text_once(dir, "smaps_rollup", text, &reason) < 0)
-        return reason;
+    if (lp__text_once(dir, "smaps_rollup", text, &reason) < 0) {
+        lp__stat stat;
+        lp_reason other;
+        /* The first thread has no memory any more when it has ended; the process has, while others run. */
+        if (reason == LP_REASON_GONE && lp__text_once(dir, "stat", text, &other) >= 0 && lp__stat_parse(text, &stat) &&
+            stat.threads > 1)
+            return LP_REASON_LEADER_ENDED;
+        return reason == LP_REASON_NO_FILE && is_hidden(dir) ? LP_REASON_HIDDEN : reason;
+    }
     return lp__number_of(text, "Pss:", kib) ? LP_REASON_NONE : LP_REASON_UNREADABLE;
 }

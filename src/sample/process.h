@@ -57,6 +57,10 @@ int64_t lp_process_cpu_ns(int64_t pid);
  * thread's call. */
 lp_reason lp_process_pss(int dir, int64_t *kib);
 
+/* As lp__text_read, of a file of its folder. One that is not there while `stat` is not there either is hidden, not missing. */
+long lp__process_read(lp_process *process, lp__text_file *file, const char *path, char text[LP__TEXT_ROOM],
+                      lp_reason *reason);
+
 #define LP_TICK_US 10000 /* USER_HZ is 100 in every Linux ABI that we build for */
 
 /* What one line of /proc/<pid>/stat says. */

@@ -145,7 +145,7 @@ void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recor
     if (process->relatives)
         refresh_known(&s);
     snprintf(path, sizeof path, "task/%" PRId64 "/children", process->pid);
-    bool have = lp__text_read(&process->children, process->dir, path, text, &reason) >= 0;
+    bool have = lp__process_read(process, &process->children, path, text, &reason) >= 0;
     process->childless = have && !text[0] && !process->threads && (!process->relatives || !process->relatives->count);
     if (have) {
         take_children(&s, text);

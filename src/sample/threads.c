@@ -173,7 +173,7 @@ bool lp__threads_sample(lp_process *process, int64_t count, const lp__status *st
     int64_t voluntary = status->voluntary, forced = status->forced, delay = 0;
     unsigned read = 0;
     bool have = voluntary != LP_UNKNOWN_I64 && forced != LP_UNKNOWN_I64;
-    bool have_delay = lp__text_read(&process->schedstat, process->dir, "schedstat", text, &delay_reason) >= 0;
+    bool have_delay = lp__process_read(process, &process->schedstat, "schedstat", text, &delay_reason) >= 0;
 
     if (have_delay && !get_delay(text, &delay)) {
         have_delay = false;

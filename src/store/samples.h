@@ -49,7 +49,7 @@ typedef enum lp_series {
     X(20, CHILDREN_ENDED_CPU, "children_ended_cpu", "us", 10000, C,                                                    \
       "/proc/<pid>/stat cutime + cstime, less profiled ones")                                                          \
     X(21, CHILDREN_LIVING_CPU, "children_living_cpu", "us", 10000, G,                                                  \
-      "/proc/<child>/stat utime + stime of descendants")                                                               \
+      "/proc/<child>/stat utime + stime + cutime + cstime of descendants")                                             \
     X(22, CHILDREN_LIVING_RSS, "children_living_rss", "KiB", 4, G, "/proc/<child>/stat field 24")                      \
     X(23, CHILDREN_LIVING, "children_living", "1", 1, G, "/proc/<child>/stat ppid: living descendants, not profiled")  \
     X(24, PHASE_FRESH, "phase_fresh", "us", 1000, G, "part of the interval before the charged phase was entered")      \
@@ -58,7 +58,7 @@ typedef enum lp_series {
     X(27, TORCH_RESERVED, "torch_reserved", "KiB", 1, G, "torch.cuda.memory_reserved, read in the program")
 
 #define LP_SAMPLE_HOST_COLUMNS(X)                                                                                      \
-    X(40, HOST_CPUS, "cpus_online", "1", 1, G, "/proc/stat")                                                           \
+    X(40, HOST_CPUS, "cpus_online", "1", 1, G, "/sys/devices/system/cpu/online")                                       \
     X(41, HOST_BUSY, "host_busy", "us", 10000, C, "/proc/stat: user, nice, system, irq, softirq; steps of 10 ms")      \
     X(42, HOST_IOWAIT, "host_iowait", "us", 10000, C, "/proc/stat iowait")                                             \
     X(43, HOST_STOLEN, "host_stolen", "us", 10000, C, "/proc/stat steal")                                              \

@@ -63,7 +63,9 @@ static void keep(lp_track *track, const lp_moment *moment, bool edge)
 static bool find_step(lp_track *track, const lp_moment *now, uint64_t boottime_ns)
 {
     int64_t mono = (int64_t)(now->mono_ns - track->last.mono_ns), real = (int64_t)(now->real_ns - track->last.real_ns),
-            boot = (int64_t)(boottime_ns - track->boot_ns), by = real - mono, least = STEP_NS + mono / DRIFT;
+            boot = (int64_t)(boottime_ns - track->boot_ns), least = STEP_NS + mono / DRIFT;
+    /* Differences wrap as unsigned ones do: a damaged .clock may hold any moments. */
+    int64_t by = (int64_t)((uint64_t)real - (uint64_t)mono), slept = (int64_t)((uint64_t)boot - (uint64_t)mono);
 
     if (by < least && by > -least)
         return false;
@@ -73,7 +75,7 @@ static bool find_step(lp_track *track, const lp_moment *now, uint64_t boottime_n
     }
     keep(track, &track->last, true);
     track->steps[track->step_count++] =
-        (lp_clock_step){.mono_ns = now->mono_ns, .real_ns = now->real_ns, .by_ns = by, .slept = boot - mono >= least};
+        (lp_clock_step){.mono_ns = now->mono_ns, .real_ns = now->real_ns, .by_ns = by, .slept = slept >= least};
     keep(track, now, true);
     return true;
 }

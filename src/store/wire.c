@@ -71,7 +71,7 @@ void lp__put_uint(lp_buffer *out, uint32_t field, uint64_t value)
 
 void lp__put_sint(lp_buffer *out, uint32_t field, int64_t value)
 {
-    lp__put_uint(out, field, (uint64_t)value << 1 ^ (uint64_t)(value >> 63));
+    lp__put_uint(out, field, (uint64_t)value << 1 ^ (0 - (uint64_t)(value < 0)));
 }
 
 void lp__put_optional(lp_buffer *out, uint32_t field, int64_t value)

@@ -265,6 +265,31 @@ static void a_child_starts_at_zero(void)
     lp_segment_close(&recorder->segment, false);
 }
 
+/* What says whose turn it is in a child is each recorder's own: it once was the guard of the next one, and the child waited for ever
+ * for a turn that nobody had. */
+static void two_recorders_begin_in_a_child(void)
+{
+    lp_recorder *first = recording_start(NULL), *second = recording_start(NULL);
+    REQUIRE(first != NULL && second != NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        leave(second, context(1), enter(second, context(1), "child"));
+        leave(first, context(1), enter(first, context(1), "child"));
+        leave(second, context(1), enter(second, context(1), "child"));
+        lp_worker *a = recording_read(first), *b = recording_read(second);
+        const lp_phase *of_a = phase_at(a, "child"), *of_b = phase_at(b, "child");
+        _exit(of_a && of_b && of_a->entries == 1 && of_b->entries == 2 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK_EQ(status, 0);
+    lp_recorder_end(first);
+    lp_recorder_end(second);
+    lp_segment_close(&first->segment, false);
+    lp_segment_close(&second->segment, false);
+}
+
 static pthread_barrier_t together;
 
 static void *first_phases(void *arg)
@@ -371,6 +396,7 @@ int main(void)
     RUN(counts_stay_exact_beyond_64_bits);
     RUN(paths_fold_at_the_limit);
     RUN(a_child_starts_at_zero);
+    RUN(two_recorders_begin_in_a_child);
     RUN(threads_of_a_child_begin_together);
     return check_done();
 }

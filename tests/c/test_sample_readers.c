@@ -1,7 +1,11 @@
 /* The readers of /proc, cgroups and sysfs against made-up trees: kernels, containers and troubles that this machine does not have. */
 #include <errno.h>
+#include <linux/sched.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -336,9 +340,9 @@ static void children_that_are_not_recorded(void)
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING_CPU], 32 * 10000);
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING_RSS], 300 * (sysconf(_SC_PAGESIZE) >> 10));
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_ENDED_CPU], 40 * 10000); /* 40 + 10 ticks, of which 10 are of recorded ones */
-    /* one ends, and its number goes to somebody else */
+    /* one ends, and its number goes to somebody else; one is listed and has ended before it is read */
     put_child(52, 999, 5000, "");
-    put("proc/42/task/42/children", "50 51 ");
+    put("proc/42/task/42/children", "50 51 53 ");
     budget = 50;
     lp_process_children(&p, root, only_51, NULL, 10, &s, &budget);
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], 2);
@@ -497,6 +501,148 @@ static void amd(void)
     CHECK_EQ(d->reason[LP_COLUMN_GPU_OURS_BUSY], LP_REASON_UNSUPPORTED);
 }
 
+/* ---- real processes */
+
+static pid_t clone_as(pid_t pid) /* a child of that number; < 0: not permitted */
+{
+    struct clone_args args = {.exit_signal = SIGCHLD, .set_tid = (uint64_t)(uintptr_t)&pid, .set_tid_size = 1};
+    pid_t child = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+
+    while (child == 0)
+        pause();
+    return child;
+}
+
+static pid_t sleeper(void)
+{
+    pid_t child = fork();
+
+    while (child == 0)
+        pause();
+    return child;
+}
+
+static void end_of(pid_t child)
+{
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+/* Between two ticks a process ends and another one gets its number: that one's figures are not taken for it. */
+static void a_number_that_is_given_away(void)
+{
+    int real = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    pid_t child = sleeper();
+    lp_process p;
+    lp_sample s;
+    unsigned budget = 10;
+    int64_t pss;
+
+    REQUIRE(child > 0 && lp_process_open(&p, real, child, 0, true) == LP_REASON_NONE);
+    lp_sample_init(&s);
+    CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+    end_of(child);
+    pid_t other = clone_as(child);
+    if (other < 0)
+        printf("# clone3(set_tid): %s; the number stays free here\n", strerror(errno));
+    else
+        CHECK_EQ(other, child);
+    lp_sample_init(&s);
+    CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_GONE);
+    CHECK_EQ(s.value[LP_COLUMN_CPU], LP_UNKNOWN_I64);
+    CHECK_EQ(lp_process_pss(p.dir, &pss), LP_REASON_GONE);
+    if (other > 0)
+        end_of(other);
+    lp_process_close(&p);
+    close(real);
+}
+
+static void *sleep_on(void *unused)
+{
+    (void)unused;
+    for (;;)
+        pause();
+    return NULL;
+}
+
+static void memory_of_an_ended_leader(void)
+{
+    int real = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    lp_process p;
+    lp_sample s;
+    int64_t pss;
+    pid_t child = fork();
+
+    if (child == 0) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, sleep_on, NULL);
+        pthread_exit(NULL);
+    }
+    REQUIRE(child > 0 && lp_process_open(&p, real, child, 0, true) == LP_REASON_NONE);
+    for (unsigned waited = 0; waited < 10000 && !p.leader_ended; waited++) {
+        unsigned budget = 10;
+        lp_sample_init(&s);
+        CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+        usleep(1000);
+    }
+    CHECK(p.leader_ended);
+    CHECK_EQ(lp_process_pss(p.dir, &pss), LP_REASON_LEADER_ENDED);
+    end_of(child);
+    lp_process_close(&p);
+    close(real);
+}
+
+/* 200 children of a process that has written to 60 MB: each has all of it in its resident size, together they hold it once. */
+static void shared_pages_count_once(void)
+{
+    enum { CHILDREN = 200, MB_SHARED = 60 };
+    size_t size = (size_t)MB_SHARED << 20;
+    int real = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ready[2];
+    char *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pid_t child[CHILDREN];
+    double rss = 0, pss = 0;
+    char byte = 0;
+
+    REQUIRE(shared != MAP_FAILED && pipe(ready) == 0);
+    memset(shared, 1, size);
+    for (unsigned i = 0; i < CHILDREN; i++) {
+        child[i] = fork();
+        if (child[i] == 0) {
+            /* A fork copies the entries of anonymous pages, so that each child has them all without a touch. */
+            ssize_t told = write(ready[1], &byte, 1);
+            while (told == 1)
+                pause();
+            _exit(1);
+        }
+        REQUIRE(child[i] > 0);
+    }
+    for (unsigned i = 0; i < CHILDREN; i++)
+        CHECK_EQ(read(ready[0], &byte, 1), 1);
+    for (unsigned i = 0; i < CHILDREN; i++) {
+        lp_process p;
+        lp_sample s;
+        int64_t kib = 0;
+        unsigned budget = 0;
+        REQUIRE(lp_process_open(&p, real, child[i], 0, true) == LP_REASON_NONE);
+        lp_sample_init(&s);
+        CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+        CHECK_EQ(lp_process_pss(p.dir, &kib), LP_REASON_NONE);
+        rss += (double)s.value[LP_COLUMN_RSS] / 1024;
+        pss += (double)kib / 1024;
+        lp_process_close(&p);
+    }
+    for (unsigned i = 0; i < CHILDREN; i++)
+        end_of(child[i]);
+    CHECK(rss >= CHILDREN * MB_SHARED);
+    /* A 201st share is the parent's. What a child has of its own (stack, tables of the libraries) is below half a MB. */
+    CHECK_NEAR(pss, MB_SHARED, CHILDREN * 0.5);
+    CHECK(pss > MB_SHARED * 0.98);
+    munmap(shared, size);
+    close(ready[0]);
+    close(ready[1]);
+    close(real);
+}
+
 /* The real files of this process say something, and the same as the kernel's other ways to ask. */
 static void this_machine(void)
 {
@@ -534,6 +680,9 @@ int main(void)
     RUN(version_2);
     RUN(version_1_in_a_container);
     RUN(amd);
+    RUN(a_number_that_is_given_away);
+    RUN(memory_of_an_ended_leader);
+    RUN(shared_pages_count_once);
     RUN(this_machine);
     close(root);
     remove_folder(top);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "check.h"
+#include "core/layout.h"
 #include "store/arena.h"
 #include "store/describe.h"
 #include "store/election.h"
@@ -56,6 +57,13 @@ static void names_tell_runs_apart(void)
     lp_election_name(other, 1, 2);
     CHECK_STR(name, other);
     CHECK_EQ(name[0], '.'); /* readers of segments pass it over */
+    /* Whatever makes a pid, a path, a start time or a segment mean something else elects another one. */
+    lp_election_name_in(name, 1, 2, 3, 4, 5);
+    for (int i = 0; i < 5; i++) {
+        lp_election_name_in(other, i == 0 ? 9 : 1, i == 1 ? 9 : 2, i == 2 ? 9 : 3, i == 3 ? 9 : 4, i == 4 ? 9 : 5);
+        CHECK(strcmp(name, other) != 0);
+    }
+    CHECK_STR(name, text(".collector-%u-1-2-3-4-5.lock", LP_SEG_LAYOUT));
 }
 
 static void looking_does_not_touch_the_lock(void)

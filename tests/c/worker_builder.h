@@ -54,8 +54,8 @@ static inline lp_worker *build_worker(void)
     static lp_pair extra[] = {{{"commit", 6}, {"\"abc\"", 5}}, {{"n", 1}, {"3", 1}}};
     static lp_pair options[] = {{{"measure_cpu", 11}, {"0", 1}}};
     static lp_gpu_info gpus[] = {{0, {"NVIDIA H200", 11}, 150754820096}, {1, {"other", 5}, LP_UNKNOWN_I64}};
-    static lp_open open[2];
     lp_worker *w = lp_worker_new();
+    lp_open *open = lp_arena_take(w->arena, 2 * sizeof *open); /* several threads may build */
     uint32_t iteration, expand, odd, save;
 
     w->id.host = worker_str("node07");

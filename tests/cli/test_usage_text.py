@@ -1,4 +1,4 @@
-"""The sampled sections of the text, from made sample files: what a table leaves out is said, and each n/a has a reason."""
+"""The sampled sections of the text, from made sample files: rows left out are counted, and each n/a has its reason."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ PROGRAM = """
 import ctypes, os, select, sys, time
 from lineprofiler.accounting import Profiler
 
-move = ctypes.CDLL(os.environ["LD_PRELOAD"]).clocks_move
+move = ctypes.CDLL(os.environ["LD_PRELOAD"].split()[-1]).clocks_move
 move.argtypes = [ctypes.c_int64, ctypes.c_int64]
 profiler = Profiler("run", role="r", snapshot_interval_s=0.05)
 
@@ -43,7 +44,9 @@ def clocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(stage: Stage, clocks: Path, jump: str, end: str = "profiler.close()", **env: str) -> Report:
     code = PROGRAM.format(jump=jump, end=end)
-    done = stage.python(code, env={"LD_PRELOAD": str(clocks), **env})
+    # a sanitizer's runtime comes first, where there is one
+    preload = " ".join(filter(None, [os.environ.get("LD_PRELOAD"), str(clocks)]))
+    done = stage.python(code, env={"LD_PRELOAD": preload, **env})
     assert done.returncode == (0 if "close" in end else -9), done.stderr
     assert done.stderr == ""
     stage.settle()

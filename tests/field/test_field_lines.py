@@ -205,8 +205,10 @@ def test_l8_dropped_generators_leave_nothing() -> None:
         grown = resident_kib() - before
     assert H(p, gen) == {1: 140_000, 2: 140_000}
     assert p.function(gen)[0] == 140_000
-    # 100,000 records of any kind would be megabytes.
-    assert grown < 1024, f"{grown} KiB for 100,000 generators that were dropped half-way"
+    # 100,000 records of any kind would be megabytes; a sanitizer keeps that much of what was freed.
+    assert "TESTS_SANITIZED" in os.environ or grown < 1024, (
+        f"{grown} KiB for 100,000 generators that were dropped half-way"
+    )
 
 
 def test_l8_async_generators() -> None:

@@ -126,6 +126,16 @@ static size_t track_seed(uint8_t *out)
     return (size_t)size;
 }
 
+/* A .clock whose only moment lies half the range of 64 bits from every other one: once its step overflowed. */
+static size_t far_seed(uint8_t *out)
+{
+    static const uint8_t bytes[] = {0x0a, 0x15, 0x08, 0xe8, 0x9b, 0xeb, 0x9c, 0x03, 0x10, 0xe8, 0x9b,
+                                    0xeb, 0xdc, 0x03, 0x19, 0x12, 0x00, 0x12, 0x00, 0x00, 0x00, 0x00,
+                                    0x80, 0x12, 0x00, 0x12, 0x00, 0x40, 0x00, 0x12, 0x00};
+    memcpy(out, bytes, sizeof bytes);
+    return sizeof bytes;
+}
+
 size_t fuzz_seed(unsigned index, uint8_t *out)
 {
     static const char *const seeds[] = {
@@ -138,6 +148,8 @@ size_t fuzz_seed(unsigned index, uint8_t *out)
     };
     if (index == sizeof seeds / sizeof *seeds)
         return track_seed(out);
+    if (index == sizeof seeds / sizeof *seeds + 1)
+        return far_seed(out);
     if (index > sizeof seeds / sizeof *seeds)
         return 0;
     memcpy(out, seeds[index], strlen(seeds[index]));

@@ -1,5 +1,6 @@
 /* Command lines of any words (the input is cut at its NULs): every answer is one of the exit codes, every complaint is inert and
- * one line below the usage. Nothing is opened: only parsing, and commands that do not exist. */
+ * one line below the usage. Every command's options are parsed; commands are called too, on directories that do not exist, unless they
+ * would write a file. */
 #include <string.h>
 
 #include "cli/options.h"
@@ -7,7 +8,7 @@
 
 #define WORDS 16
 
-static const lp_cli_command *const commands[] = {&lp__cli_report, &lp__cli_compare, &lp__cli_dump};
+static const lp_cli_command *const commands[] = {&lp__cli_report, &lp__cli_top, &lp__cli_compare, &lp__cli_dump};
 
 static void parse(const lp_cli_command *command, int argc, const char *const *argv, const lp_cli_io *io)
 {
@@ -26,6 +27,13 @@ static void parse(const lp_cli_command *command, int argc, const char *const *ar
     if (call.values.format)
         FUZZ_MUST(strcmp(call.values.format, "text") == 0 || strcmp(call.values.format, "json") == 0 ||
                   strcmp(call.values.format, "html") == 0);
+    if (call.values.output) /* would be written */
+        return;
+    for (size_t i = 0; i < LP_CLI_ARGUMENTS && call.arguments[i]; i++)
+        call.arguments[i] = "/proc/self/no such place";
+    result = command->run(&call);
+    FUZZ_MUST(lp_sink_flush(io->out) == LP_OK && lp_sink_flush(io->err) == LP_OK);
+    FUZZ_MUST(result == LP_EXIT_USAGE && (io->err->size > 0 || io->out->size > 0));
 }
 
 static void must_complain_well(const lp_sink *err)
@@ -92,6 +100,11 @@ size_t fuzz_seed(unsigned index, uint8_t *out)
         SEED("a\0b\0--format\0html"),
         SEED("--outptu\0x\0--\0-o"),
         SEED("reprot\0run"),
+        SEED("--once\0--interval=0.25\0--sort=p95\0--filter\0\xc3\xa9\0--role\0actor\0run"),
+        SEED("--interval\0"
+             "1e400\0--sort\0name\0--once\0run"),
+        SEED("top\0run"),
+        SEED("lines\0show\0--help"),
         SEED("--help"),
         SEED("--version"),
         SEED("help\0report"),

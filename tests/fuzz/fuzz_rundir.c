@@ -1,48 +1,13 @@
 /* A run directory of files whose names and bytes come from the input: {name, content} in turn, below workers/<host>/. Read as
  * `compare` reads it (nothing is changed) and as merge_run does (every worker kept). */
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "../c/worker_builder.h"
 #include "analysis/report.h"
 #include "analysis/run.h"
 #include "parts.h"
+#include "run_folder.h"
 #include "snapshot_tools.h"
 
 #define FILES 6
-
-static char directory[128], host[160];
-
-static void make_directory(void)
-{
-    if (directory[0])
-        return;
-    snprintf(directory, sizeof directory, "%s/run", fuzz_folder());
-    snprintf(host, sizeof host, "%s/workers", directory);
-    FUZZ_MUST(mkdir(directory, 0700) == 0 && mkdir(host, 0700) == 0);
-    strcat(host, "/node07");
-    FUZZ_MUST(mkdir(host, 0700) == 0);
-}
-
-/* false: no file can have this name. */
-static bool put(fuzz_part name, fuzz_part content, char path[512])
-{
-    char last[256];
-    size_t size = name.size < sizeof last - 1 ? name.size : sizeof last - 1;
-
-    memcpy(last, name.data, size);
-    last[size] = '\0';
-    if (strchr(last, '/') || !last[0] || strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
-        return false;
-    snprintf(path, 512, "%s/%s", host, last);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return false;
-    FUZZ_MUST(write(fd, content.data, content.size) == (ssize_t)content.size);
-    close(fd);
-    return true;
-}
 
 static void must_load(bool keep, unsigned files)
 {
@@ -74,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     make_directory();
     while (count < FILES && at < end) {
         fuzz_part name = next_part(&at, end);
-        count += put(name, next_part(&at, end), paths[count]);
+        count += put_file(name, next_part(&at, end), paths[count]);
     }
     must_load(false, count);
     must_load(true, count);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "../c/segment_builder.h"
+#include "segment_tools.h"
 #include "snapshot_tools.h"
 #include "store/segment_read.h"
 
@@ -91,22 +92,6 @@ size_t fuzz_seed(unsigned index, uint8_t *out)
 
 size_t fuzz_repair(uint8_t *data, size_t size, size_t room)
 {
-    lp_seg_header h;
-
     (void)room;
-    if (size <= sizeof h)
-        return size;
-    memcpy(&h, data, sizeof h);
-    h.magic = LP_SEG_MAGIC;
-    h.order = LP_SEG_ORDER;
-    h.layout = LP_SEG_LAYOUT;
-    h.header_size = LP_SEG_HEADER;
-    if (h.state == LP_SEG_CREATING)
-        h.state = LP_SEG_RECORDING;
-    if (h.used < LP_SEG_HEADER || h.used > size)
-        h.used = size;
-    if (h.capacity < h.used)
-        h.capacity = size;
-    memcpy(data, &h, sizeof h);
-    return size;
+    return repair_segment(data, size);
 }

@@ -231,3 +231,24 @@ def test_dump_and_rows_of_a_profiler(tmp_path: Path) -> None:
     assert stats.timings == profiler.get_stats().timings
     table = profiler.get_stats().rows()
     assert [(r["line"] - first, r["hits"], r["source"].strip()) for r in table][2] == (3, 50, "total += i")
+
+
+@pytest.mark.parametrize("put", [b"r\xff\xff\xff\x7f", b"p2147483647\n", b"p+02147483647\n"])
+def test_a_number_to_remember_by_takes_no_memory(tmp_path: Path, put: bytes) -> None:
+    """The unpickler in C would make room for two thousand million objects; here half a gigabyte is all there is."""
+    path = tmp_path / "bomb.lprof"
+    path.write_bytes(b"\x80\x02N" + put + b".")
+    code = f"""
+import resource
+from lineprofiler.lines import lprof
+in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + (512 << 20),) * 2)
+try:
+    lprof.read({str(path)!r})
+except lprof.FormatError as error:
+    print(error)
+"""
+    if "TESTS_SANITIZED" in os.environ:  # it has the address space for itself
+        code = code.replace("resource.setrlimit", "(lambda *unused: None)")
+    done = run_process([sys.executable, "-c", code]).expect()
+    assert done.stdout == "it holds no line profile\n"

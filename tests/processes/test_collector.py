@@ -641,3 +641,33 @@ def test_git_is_asked_for_what_is_not_committed(stage: Stage, end: str) -> None:
     assert source["untracked_files"] == 2, "by files, without what is ignored"
     assert source["diff_sha"] == git("hash-object", "--stdin", input=difference).strip()
     assert stage.segments() == []
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git here")
+@pytest.mark.parametrize("end", ["closed", "killed"])
+def test_a_git_that_does_not_answer(stage: Stage, end: str) -> None:
+    """A large tree on a slow disk: nobody waits for git, and it ends with the run."""
+    for arguments in (["init", "-q"], ["commit", "-qm", "c", "--allow-empty"]):
+        identity = ["-c", "user.name=n", "-c", "user.email=e@example.invalid"]
+        subprocess.run(["git", *identity, *arguments], cwd=stage.folder, check=True, capture_output=True)
+    slow = stage.folder / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text(f"#!/bin/sh\necho $$ > {stage.folder}/asked\nexec sleep 600\n")
+    slow.chmod(0o755)
+    program = start_open(stage, PATH=f"{slow.parent}:{os.environ['PATH']}")
+    asked = stage.folder / "asked"
+    wait_for(lambda: asked.exists() and asked.read_text().endswith("\n"), "git is asked", GUARD_S)
+    git = Path("/proc") / asked.read_text().strip()
+    if end == "killed":
+        program.kill()
+    else:
+        program.send_signal(signal.SIGINT)  # an exception: it ends by itself, and closes
+    program.wait(60)
+    wait_for(lambda: not git.exists(), "git has ended", GUARD_S)
+    assert stage.segments() == []
+    report = stage.report()
+    report.healthy()
+    assert report.states() == ["closed" if end == "closed" else "died"]
+    source = report.document["run"]["source"]
+    assert len(source["commit"]) == 40
+    assert source["dirty_files"] is None

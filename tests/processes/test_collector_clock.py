@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from injection import compiled
+from injection import compiled, preloaded
 from lpstage import Stage, wait_for
 
 GUARD_S = 10.0
@@ -138,7 +138,7 @@ def test_a_step_that_the_collector_sees(
             segment.parent,
             stage.run,
         ],
-        env=stage.environment(LD_PRELOAD=str(library), LP_TEST_CLOCKS=str(clocks)),
+        env=stage.environment(LD_PRELOAD=preloaded(library), LP_TEST_CLOCKS=str(clocks)),
     )
     path = clock_file(stage)
     before = path.read_bytes()

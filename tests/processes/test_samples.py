@@ -10,13 +10,17 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from injection import compiled
 from lpsamples import Samples, read
 from lpstage import Stage, wait_for
+
+from lineprofiler.accounting import merge_run
 
 INTERVAL_S = 0.2  # of most programs here, so that they are short
 MIB = 1 << 20
@@ -33,6 +37,11 @@ HEAD = """
     profiler = Profiler("run", sample_interval_s=0.2, install=True)
     time.sleep(0.3)  # the first row: what came before it is in its numbers, but in no difference
 """
+
+
+@pytest.fixture(scope="module")
+def clocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("clocks"), "clocks.c", "-shared", "-fPIC")
 
 
 def sampled(stage: Stage, code: str, *args: object) -> Samples:
@@ -233,9 +242,7 @@ def test_a_long_call_that_holds_the_gil(stage: Stage) -> None:
         """
     import ctypes
     with phase("held"):
-        ctypes.PyDLL(None).usleep.argtypes = [ctypes.c_uint]
-        for _ in range(5):
-            ctypes.PyDLL(None).usleep(999_999)  # PyDLL: with the GIL held
+        ctypes.PyDLL(None).sleep(5)  # PyDLL: with the GIL held, all the time
     """,
     )
     times = seen.times_s()
@@ -343,6 +350,38 @@ def test_pss_is_shared_and_rss_is_not(stage: Stage) -> None:
     assert rss >= 60 * (count + 1)
     # Once 60 MB, and a few MB of each process's own.
     assert 60 <= pss <= 60 + 6 * (count + 1)
+
+
+def test_pss_of_a_large_process_is_not_read(stage: Stage) -> None:
+    """It would hold up the program's own mmap for as long as it takes."""
+    seen = sampled(
+        stage, "    kept = bytearray(b'x') * (520 << 20)\n    time.sleep(0.7)\n    del kept\n    time.sleep(0.5)\n"
+    )
+    assert max(seen.known("rss")) > 500 << 10
+    assert "not read above 500 MB: the program's memory would be held up" in {
+        batch.reasons.get("pss") for batch in seen.of()
+    }
+
+
+def test_once_a_second_by_default(stage: Stage) -> None:
+    """Unless somebody says otherwise; rows stand on whole seconds of the monotonic clock."""
+    stage.python(
+        """
+        import time
+        from lineprofiler.accounting import Profiler
+
+        with Profiler("run") as profiler, profiler.phase("a"):
+            time.sleep(3.2)
+        """
+    ).expect()
+    stage.settle()
+    (path,) = stage.samples()
+    seen = read(stage, path)
+    assert seen.facts["interval_ns"] == "1000000000"
+    inner = seen.times_s()[1:-1]
+    # A tick that was let pass, on a loaded machine, is counted.
+    assert len(inner) + seen.last("missed") >= 3
+    assert all(at - int(at) < 0.9 for at in inner)
 
 
 def test_no_samples_when_not_wanted(stage: Stage) -> None:
@@ -528,3 +567,71 @@ def test_a_real_control_group_with_limits(stage: Stage) -> None:
     finally:
         for group in groups:
             group.rmdir()
+
+
+def test_a_clock_that_is_set_in_mid_run(stage: Stage, clocks: Path) -> None:
+    """The time of day falls back by an hour, and later jumps ahead by two, while a collector samples: nothing but that
+    is said of it. The collector is one that was started by hand, with clocks of its own."""
+    program = stage.start(
+        """
+        import sys, threading, time
+        from lineprofiler.accounting import Profiler
+
+        with Profiler("run", sample_interval_s=0.1, snapshot_interval_s=600) as profiler:
+            print(flush=True)
+            ended = threading.Event()
+            threading.Thread(target=lambda: (sys.stdin.readline(), ended.set())).start()
+            while not ended.is_set():
+                with profiler.phase("burn"):
+                    until = time.process_time() + 0.05
+                    while time.process_time() < until:
+                        pass
+                with profiler.phase("rest"):
+                    time.sleep(0.05)
+        """
+    )
+    assert program.stdout is not None
+    program.stdout.readline()
+    wait_for(stage.collectors, "the collector")
+    (first,) = stage.collectors()
+    command = Path(f"/proc/{first}/cmdline").read_bytes().decode().split("\0")
+    wait_for(stage.samples, "its file")
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: not stage.collectors(), "its end")
+    moved = stage.folder / "moved"
+    moved.write_bytes(bytes(24))
+    env = stage.environment(LD_PRELOAD=str(clocks), LP_TEST_CLOCKS=str(moved))
+    second = subprocess.Popen([command[0], *command[2:4]], env=env)
+    started = time.monotonic()
+
+    def rows() -> int:
+        second.send_signal(signal.SIGHUP)
+        return sum(len(read(stage, path).times_s()) for path in stage.samples())
+
+    try:
+        wait_for(lambda: len(stage.samples()) == 2, "its own file: from then on it hears signals")
+        for hours in (0, -1, 1):
+            with moved.open("r+b") as file:  # mapped by the collector
+                file.write(struct.pack("q", hours * 3600 * 10**9))
+            before = rows()
+            wait_for(lambda before=before: rows() >= before + 12, "a second of rows")  # type: ignore[misc]
+        lasted = time.monotonic() - started
+        program.communicate("\n", 60)
+        second.wait(60)
+    finally:
+        second.kill()
+        second.wait()
+    report = stage.report()
+    steps = report.caveats["clock_steps"]
+    assert [(round(step["by_s"] / 3600), step["cause"]) for step in steps] == [(-1, "set"), (2, "set")]
+    (worker,) = merge_run(stage.run).workers
+    apart = [b.t - a.t for a, b in itertools.pairwise(worker.samples)]
+    assert all(step > 0 for step in apart), "in the order in which they were taken"
+    assert sum(apart) <= lasted + 30, "as long as it took, and no hour more"
+    # Of one busy thread. (A single row may show more: its clocks are read a moment apart.)
+    used = sum(b.cpu_percent / 100 * (b.t - a.t) for a, b in itertools.pairwise(worker.samples))
+    assert 0 < used <= 1.1 * sum(apart)
+    (process,) = report.document["resources"]["processes"]
+    assert process["seconds"] <= lasted + 30
+    assert 0 < report.document["machine"]["used"]["cpu_cores_mean"] <= 1.1
+    assert report.document["resources"]["memory"]["peak_rss"] <= 1.05 * process["peak_rss"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from lpsamples import Samples, read
-from lpstage import Stage
+from lpstage import Stage, private_mounts
 from lptest import ROOT
 
 PROGRAM = """
@@ -188,3 +188,53 @@ def test_no_library_is_no_gpu(stage: Stage) -> None:
     host = read(stage, stage.samples("host")[0])
     assert host.of("gpu") == []
     assert host.known("memory_total", "host")
+
+
+IN_A_CONTAINER = """
+    import sys, time
+    from lineprofiler.accounting import Profiler
+
+    with Profiler("run", sample_interval_s=0.2) as profiler, profiler.phase("gpu"):
+        time.sleep(1.5)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a pid namespace")
+def test_numbers_of_another_pid_namespace_are_not_matched(stage: Stage, library: Library) -> None:
+    """The driver speaks of the host's numbers; within a container a process with that number is another one."""
+    library.says("pid 2 512 40", "pid 3 512 40", "pid 4 512 40")  # as there would be inside
+    program = stage.script(IN_A_CONTAINER)
+    # The shell is the first process of the namespace, and waits for the collector.
+    script = f"unshare --pid --fork --mount-proc sh -c '\"$PY\" {program}; sleep 2'"
+    done = private_mounts(stage, script, LD_LIBRARY_PATH=str(library.folder))
+    if done.stderr.startswith("unshare"):
+        pytest.skip(f"no pid namespace here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    host = read(stage, stage.samples("host")[0])
+    assert set(host.known("busy", "gpu")) == {300}
+    for name in ("ours_busy", "ours_memory"):
+        assert set(host.column(name, "gpu")) == {None}
+        assert host.reason_of(name, "gpu") == "the GPU library knows other process numbers (pid namespace)"
+    assert read(stage, stage.samples()[0]).of("process_gpu") == []
+
+
+def test_what_the_report_says(stage: Stage, library: Library) -> None:
+    """GPU and GPU BY PHASE of a run that used one, to the figures of the stand-in."""
+    library.says("devices 2")
+    watched(stage, library, ("devices 2", "pid PID 512 40"), seconds=2.5)
+    document = stage.report().document
+    busy, other = document["resources"]["gpu"]["devices"]
+    assert (busy["busy_mean"], other["busy_mean"]) == (30.0, 31.0)
+    # From when the library says so: a tick or two of twelve later.
+    assert 20 <= busy["ours_mean"] <= 40
+    assert (other["ours_mean"], other["ours_memory_peak"]) == (0.0, 0)
+    assert busy["ours_memory_peak"] == document["machine"]["used"]["vram_held_peak"] == 512 << 20
+    assert (busy["memory_peak"], busy["memory_total"]) == (1000 << 20, 16384 << 20)
+    assert (busy["power_mean_w"], busy["temperature_max_c"]) == (250.0, 55.0)
+    text = stage.command("report", "run").expect().stdout
+    sections = text[text.index("GPU (sampled)") :]
+    rows = [line.split() for line in sections.splitlines() if line.startswith(("GPU 0", "GPU 1", "gpu  "))]
+    assert rows[0][:3] == ["GPU", "0", "30.0%"]
+    assert rows[1] == ["GPU", "1", "31.0%", "0.0%", "69.0%", "1000.0", "MB", "0", "B"]
+    assert rows[2][:4] == ["gpu", "30%", "30%", "n/a"]
+    assert "VRAM n/a: no process told by then what torch's allocator holds" in text

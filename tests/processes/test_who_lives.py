@@ -252,6 +252,33 @@ def test_a_collector_writes_what_earlier_runs_have_left(stage: Stage) -> None:
     assert len(report.caveats["attempts"]) == 3
 
 
+def test_who_leaves_takes_nothing_of_another_collector(stage: Stage) -> None:
+    """Two runs of one id into two directories: one folder of segments, two collectors. What git said and how the clocks
+    went lies there for whoever writes a snapshot, until the last one goes."""
+    first, second = (
+        stage.start(
+            "import sys\nfrom lineprofiler.accounting import Profiler\n"
+            f"with Profiler('{run}', role='r', run_id='same') as p, p.phase('a'):\n  sys.stdin.readline()"
+        )
+        for run in ("run", "other")
+    )
+    folder = stage.shm / f"lineprofiler-{os.geteuid()}" / "same"
+    for program in (first, second):
+        watched(stage, program.pid)
+    wait_for(lambda: len(stage.collectors()) == 2 and list(folder.glob(".clock-*[0-9a-f]")), "two collectors", GUARD_S)
+    first.kill()
+    first.wait()
+    wait_for(lambda: len(stage.collectors()) == 1, "one leaves", GUARD_S)
+    assert list(folder.glob(".clock-*[0-9a-f]")) != []
+    tell(second)
+    assert second.wait(60) == 0
+    assert stage.segments() == []
+    assert stage.report("run").states() == ["died"]
+    report = stage.report("other")
+    report.healthy()
+    assert report.states() == ["closed"]
+
+
 def can_have_clocks() -> bool:
     """A time namespace (Linux 5.6)."""
     return shutil.which("unshare") is not None and run_process(["unshare", "--time", "true"]).returncode == 0

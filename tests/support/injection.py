@@ -121,6 +121,11 @@ def compiled(folder: Path, source: str, *options: str) -> Path:
     return made
 
 
+def preloaded(library: Path) -> str:
+    """LD_PRELOAD with a library after those that are there: a sanitizer's must come first."""
+    return " ".join(filter(None, [os.environ.get("LD_PRELOAD"), str(library)]))
+
+
 def experiments(
     stage: Stage, injector: Path, body: str, target: int, *, sticky: bool = False, warm: bool = True
 ) -> list[Outcome]:

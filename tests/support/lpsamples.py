@@ -73,7 +73,10 @@ class Samples:
         return [b.mono_ns / 1e9 + (t or 0) / 1e6 for b in self.of() for t in b.columns["time"]]
 
     def reason(self, name: str) -> str:
-        return next(batch.reasons[name] for batch in self.of() if name in batch.reasons)
+        return self.reason_of(name, "process")
+
+    def reason_of(self, name: str, series: str) -> str:
+        return next(batch.reasons[name] for batch in self.of(series) if name in batch.reasons)
 
     def by_phase(self, *names: str) -> dict[str, float]:
         """Differences of a counter (or of a sum), charged as the rows say; "" is no phase."""

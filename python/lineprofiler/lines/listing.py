@@ -136,7 +136,7 @@ def _hottest(profile: Profile, layout: Layout) -> str:
             + "  "
         )
         used = max(widths[0], 5) + 4 + widths[1] + 2 + widths[2] + 2 + widths[3] + 2
-        text = inert(profile.source(f.key.filename).line(n)).strip() or f.key.function_name
+        text = inert(profile.source(f.key.filename).line(n)).strip() or inert(f.key.function_name)
         out.append(_source_text(text, layout, used) + "\n")
     return "".join([*out, "\n"])
 
@@ -189,7 +189,7 @@ def _title(profile: Profile, function: Function, layout: Layout) -> str:
     place = f"{shown_path(key.filename, layout.root)}:{key.first_line}"
     name = layout.paint(BOLD, inert(key.function_name))
     text = f"{name}  {layout.paint(DIM, inert(place))}\n  {' · '.join(facts)}\n"
-    return text + (f"  {layout.paint(YELLOW, note)}\n" if note else "")
+    return text + (f"  {layout.paint(YELLOW, inert(note))}\n" if note else "")
 
 
 def _cells(line: Line, whole: int, names: tuple[str, ...], layout: Layout) -> list[str]:

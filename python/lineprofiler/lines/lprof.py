@@ -8,8 +8,10 @@ then every entry is checked.
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -34,23 +36,54 @@ class _Stand:
     """What a file's LineStats becomes: attributes, no behaviour."""
 
 
+def _find_class(module: str, name: str) -> Any:
+    if (module, name) in _CLASSES:
+        return _Stand
+    raise FormatError(f"it names {module}.{name}, which no .lprof file holds; nothing of it was run")
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _CLASSES:
-            return _Stand
-        raise FormatError(f"it names {module}.{name}, which no .lprof file holds; nothing of it was run")
+        return _find_class(module, name)
 
     def persistent_load(self, pid: Any) -> Any:
         raise FormatError("it refers to objects outside the file")
+
+
+class _SlowUnpickler(pickle._Unpickler):  # type: ignore[misc]  # pickle's own in Python; typeshed has it as private
+    def find_class(self, module: str, name: str) -> Any:
+        return _find_class(module, name)
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise FormatError("it refers to objects outside the file")
+
+
+def _unpickle(data: bytes) -> Any:
+    """What the bytes hold; pickle's and our exceptions.
+
+    The unpickler in C makes room up to the largest number that an object is remembered by, so nine bytes can take
+    gigabytes. An honest writer counts on from 0: it never comes to the file's size. Where something might be such a
+    number, the one in Python reads, which remembers in a dict.
+    """
+    doubtful = any(int.from_bytes(m[1], "little") > len(data) for m in _LONG_PUT.finditer(data)) or _TEXT_PUT.search(
+        data
+    )
+    file = io.BytesIO(data)
+    found = (_SlowUnpickler if doubtful else _Unpickler)(file).load()
+    if file.read(1):
+        raise FormatError("something follows its end")
+    return found
+
+
+_LONG_PUT = re.compile(rb"(?=r(.{4}))", re.DOTALL)  # anywhere, in the middle of a text too
+_TEXT_PUT = re.compile(rb"p\+?0*\d{7}")
 
 
 def read(path: str | Path) -> Profile:
     """The profile of an ``.lprof`` file of ours, of line_profiler 4 or 5. Raises OSError, FormatError; runs nothing."""
     with open(path, "rb") as file:
         try:
-            found = _Unpickler(file).load()
-            if file.read(1):
-                raise FormatError("something follows its end")
+            found = _unpickle(file.read())
         except FormatError:
             raise
         except (OSError, KeyboardInterrupt):
@@ -80,6 +113,8 @@ def _theirs(timings: dict[Any, Any], unit: float) -> Profile:
         for number, hits, time in rows:
             line = function.lines.setdefault(_number(number), Line())
             line.add(Line(_number(hits), _number(hits), _ns(time, unit)))
+            for added in (line.hits, line.time_ns):  # a line may come twice
+                _number(added)
         if filename not in profile.sources:
             profile.sources[filename] = from_disk(filename)
     return profile
@@ -120,7 +155,7 @@ def _number(value: Any) -> int:
 def _ns(value: Any, unit: float) -> int:
     if not isinstance(value, (int, float)):
         raise ValueError(f"{type(value).__name__} for a time")
-    return int(value) if unit == _UNIT and isinstance(value, int) else round(value * unit / _UNIT)
+    return _number(int(value) if unit == _UNIT and isinstance(value, int) else round(value * unit / _UNIT))
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,11 @@ import tokenize
 from collections.abc import Sequence
 from typing import Any
 
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# What a terminal obeys or does not show, and lone surrogates, as src/render/inert.c has it.
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ud800-\udfff\ufeff\ufff0-\ufffb\U000e0000-\U000e00ff]"
+)
 _ASCII = str.maketrans("µ—–…·⋮±█▌─", "u--.|:~#=-")
 
 RESET, BOLD, DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"

@@ -44,7 +44,7 @@ def _function(profile: Profile, function: Function, rows: list[tuple[int, Line]]
     parts.append(f"Function: {inert(function.key.function_name)} at line {function.key.first_line}\n")
     parts.append(f"Total time: {total / 1000:.1f} µs\n")
     if source.note:
-        parts.append(f"({source.note})\n")
+        parts.append(f"({inert(source.note)})\n")
     parts += ["=" * 100, "\n", _FUNCTION_HEAD, "-" * 100, "\n"]
     for number, line in rows:
         content = cut(inert(source.line(number)), 50)
@@ -184,7 +184,7 @@ def _details(profile: Profile, function: Function, unit: float, *, exact: bool, 
     key, source, total = function.key, profile.source(function.key.filename), function.total_ns
     parts = [f"Total time: {total * 1e-9:g} s\nFile: {inert(key.filename)}\n"]
     if source.note:
-        parts.append(f"({source.note})\n")
+        parts.append(f"({inert(source.note)})\n")
     parts.append(f"Function: {inert(key.function_name)} at line {key.first_line}\n\n")
     last = last_line(source, key.function_name, key.first_line, max((key.first_line, *function.lines)))
     numbers = range(min((key.first_line, *function.lines)), last + 1) if source.lines else sorted(function.lines)
