@@ -36,7 +36,7 @@ fuzz: ## libFuzzer against every reader, FUZZ_SECONDS=60 each; then damaged file
 soak: ## a thousand kills of programs, 200 of collectors, each system call refused by each errno (ARGS=--help)
 	@$(PYTHON) tools/soak.py $(ARGS)
 
-sanitize: ## C and Python tests under the address and undefined-behaviour sanitizers
+sanitize: ## C tests under the sanitizers of gcc and clang (addresses, leaks, threads), Python tests under gcc's
 	@$(PYTHON) tools/run_tests.py --sanitize $(ARGS)
 
 matrix: ## every test on every interpreter and compiler found, free-threaded builds too (TEST_PYTHONS=path:path adds some)

@@ -131,6 +131,7 @@ def measure_collector(ours: Path, rounds: int, folder: Path, quick: bool) -> Fig
             "beside_64_often",
             "beside_64_waiting",
             "while_it_reads",
+            "torch_reading",
             "deaths",
         ):
             place = folder / f"{workload}-{number}"

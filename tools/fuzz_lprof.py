@@ -87,7 +87,7 @@ def put(data: bytearray, r: random.Random) -> None:
 
 def value(found: Any, r: random.Random) -> Any:
     """One value of a whole object replaced: what is right as a pickle and wrong as a profile."""
-    odd = [
+    odd: list[Any] = [
         None,
         -1,
         1 << 70,
@@ -145,7 +145,7 @@ def check(path: Path) -> bool:
     tables.print_top(profile, root=None, top_n=10, min_time_us=0.0, sort_by="time", stream=shown)
     tables.print_line_profiler(profile, stream=shown, summarize=True)
     text = shown.getvalue() + listing.render(profile, listing.Layout(everything=True, threads=True))
-    odd = [c for c in text if not (c.isprintable() or c in "\n ⋮")]
+    odd: list[Any] = [c for c in text if not (c.isprintable() or c in "\n ⋮")]
     assert not odd, f"printed: {odd[:5]!r}"
     html.render(profile, "title").encode("utf-8")
     again = lprof.to_bytes(profile)

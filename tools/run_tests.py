@@ -107,7 +107,8 @@ def finish(result: Result, started: float) -> Result:
     return result
 
 
-def c_tests(venv: Path, build: Path, options: list[str], env: dict[str, str]) -> Result:
+def c_tests(venv: Path, build: Path, options: list[str], env: dict[str, str], layers: tuple[str, ...] = ()) -> Result:
+    """All of them, or those whose names begin with one of `layers`."""
     result = Result(f"C tests ({build.name})", log=LOGS / f"{build.name}.txt")
     started = time.monotonic()
     try:
@@ -124,6 +125,9 @@ def c_tests(venv: Path, build: Path, options: list[str], env: dict[str, str]) ->
             "1",
             "--print-errorlogs",
         ]
+        if layers:
+            names = (p.stem.removeprefix("test_") for p in sorted((ROOT / "tests" / "c").glob("test_*.c")))
+            command += [name for name in names if name.startswith(layers)]
         full = {**envs.clean_environment(PATH=envs.tool_path(venv)), **env}
         status = run_logged(command, result.log, full, SUITE_LIMIT_S)
         if junit.exists():
@@ -211,6 +215,31 @@ def sanitizer_environment() -> dict[str, str]:
         "PYTHONMALLOC": "malloc",
         "TESTS_SANITIZED": "1",
     }
+
+
+ADDRESSES = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
+THREADS = ["-Db_sanitize=thread", "-Db_lundef=false"]
+# Where threads share anything. Analysis and render are called by one at a time.
+THREADED_LAYERS = ("core_", "collector_", "store_", "sample_")
+
+
+def sanitized_c_tests(tools: Path) -> list[Result]:
+    """Under gcc's and clang's address and undefined-behaviour sanitizers, leaks too; under gcc's thread sanitizer."""
+    env = {
+        "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1",
+        "UBSAN_OPTIONS": "halt_on_error=1:abort_on_error=1:print_stacktrace=1",
+        # The collector's start forks beside threads, which the runtime only tries if it is told to.
+        "TSAN_OPTIONS": "halt_on_error=1:exitcode=66:die_after_fork=0",
+    }
+    results = []
+    for compiler in ("gcc", "clang"):
+        if shutil.which(compiler):
+            os.environ["CC"] = compiler  # Meson takes it when a build directory is first made
+            results.append(c_tests(tools, BUILD / f"c-san-{compiler}", ADDRESSES, env))
+    os.environ["CC"] = "gcc"
+    results.append(c_tests(tools, BUILD / "c-tsan", THREADS, env, THREADED_LAYERS))
+    del os.environ["CC"]
+    return results
 
 
 def select(interpreters: list[Interpreter], wanted: str) -> list[Interpreter]:
@@ -302,16 +331,14 @@ def main() -> int:
 
         sanitize, env = [], {}
         if args.sanitize:
-            sanitize = ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dbuildtype=debugoptimized"]
+            sanitize = [*ADDRESSES, "-Dbuildtype=debugoptimized"]
             env = sanitizer_environment()
             # Durations under a sanitizer are its own.
             args.timing = False
         if args.c and not args.paths:
             tools = envs.environment(main_one, "tools", [envs.BUILD_REQUIREMENTS])
             if args.sanitize:
-                c_env = {k: v for k, v in env.items() if k.endswith("_OPTIONS")}
-                c_env["ASAN_OPTIONS"] = "detect_leaks=1:abort_on_error=1"
-                results.append(c_tests(tools, BUILD / "c-san", sanitize[:2], c_env))
+                results += sanitized_c_tests(tools)
             else:
                 for compiler in compilers(args.all):
                     results.append(c_tests_with(compiler, tools))

@@ -25,6 +25,7 @@ class Terminal:
     def __init__(self, command: list[str], folder: Path, **extra: str) -> None:
         self.master, slave = pty.openpty()
         env = environment(TERM="dumb", HOME=str(folder), HISTFILE="/dev/null", LC_ALL="C.UTF-8", **extra)
+        env.pop("LD_PRELOAD", None)  # of `make sanitize`: the shell is not ours
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env, start_new_session=True
         )
@@ -128,10 +129,12 @@ def test_zsh(folder: Path) -> None:
 def fish_offers(folder: Path, line: str) -> list[str]:
     script = lineprofiler("completion", "fish").expect().stdout
     (folder / "completion.fish").write_text(script)
+    env = environment(HOME=str(folder), PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    env.pop("LD_PRELOAD", None)
     done = subprocess.run(
         ["fish", "--no-config", "-c", "source completion.fish; complete -C $argv[1]", line],
         cwd=folder,
-        env=environment(HOME=str(folder), PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}"),
+        env=env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

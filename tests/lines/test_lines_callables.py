@@ -214,3 +214,53 @@ def test_a_twin_of_equal_code_takes_no_hits(profiler: LineProfiler) -> None:
         space["f"]()
     [(key, function)] = profiler.get_stats().items()
     assert (key.filename, function.line_stats[2].hits) == ("<s>", 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "names"),
+    [
+        (None, "own"),
+        ("exact", "own"),
+        ("children", "own below"),
+        ("descendants", "own below deep"),
+        ("siblings", "own below deep beside"),
+        ("none", "own below deep beside far"),
+    ],
+)
+def test_a_scoping_policy_says_from_which_modules(policy: str | None, names: str) -> None:
+    module = ModuleType("top.mine")
+    homes = {"own": "top.mine", "below": "top.mine.a", "deep": "top.mine.a.b", "beside": "top.other", "far": "topmost"}
+    for name, home in homes.items():
+        space: dict[str, Any] = {"__name__": home}
+        exec(f"def {name}(): pass", space)
+        setattr(module, name, space[name])
+    profiler = LineProfiler()
+    assert profiler.add_module(module, scoping_policy=policy) == len(names.split())
+    assert [function.__name__ for function in profiler.functions] == names.split()
+
+
+def test_wrap_profiles_calls_from_then_on() -> None:
+    class Marked:
+        def method(self) -> int:
+            return 1
+
+    profiler = LineProfiler()
+    method = Marked.method
+    assert profiler.add_class(Marked) == 1
+    Marked().method()
+    assert profiler.enable_count == 0
+    assert profiler.add_class(Marked, wrap=True) == 0  # nothing new: it stays as it was
+    again = LineProfiler()
+    try:
+        assert again.add_class(Marked, wrap=True) == 1
+        assert Marked.method is method
+        Marked().method()
+        Marked().method()
+        [found] = again.get_stats().values()
+        assert [line.hits for line in found.line_stats.values()] == [2]
+        module = ModuleType("wrapped")
+        exec("def f():\n    return 1\n", module.__dict__)
+        assert again.add_imported_function_or_module(module, wrap=True) == 1
+        assert again.enable_count == 1  # once is enough
+    finally:
+        again.disable()

@@ -84,7 +84,7 @@ def test_share_of_the_selection_is_that_of_phases(tmp_path: Path) -> None:
     # A run takes some ms and others steal time from it: the least that each part ever took is its own.
     lines, phases = ({name: min(pair[n][name] for pair in pairs) for name in pairs[0][0]} for n in (0, 1))
     shares = [part["select"] / sum(part.values()) for part in (lines, phases)]
-    # Before 3.12 the interpreter itself runs each instruction of a traced frame slower (on 3.11 unspecialised), which
-    # is no cost of an event and cannot be taken off: 8 and 12 points were measured.
-    bound = 0.05 if sys.version_info >= (3, 12) else 0.15
+    # Before 3.12 the interpreter itself runs each instruction of a traced frame slower. That is priced by instruction,
+    # in small loops that the processor foresees better than these: 0 to 5 points were measured.
+    bound = 0.05 if sys.version_info >= (3, 12) else 0.08
     assert abs(shares[0] - shares[1]) <= bound, (shares, lines, phases)

@@ -364,24 +364,25 @@ def test_pss_of_a_large_process_is_not_read(stage: Stage) -> None:
 
 
 def test_once_a_second_by_default(stage: Stage) -> None:
-    """Unless somebody says otherwise; rows stand on whole seconds of the monotonic clock."""
+    """Unless somebody says otherwise."""
     stage.python(
         """
         import time
         from lineprofiler.accounting import Profiler
 
         with Profiler("run") as profiler, profiler.phase("a"):
-            time.sleep(3.2)
+            time.sleep(4.2)
         """
     ).expect()
     stage.settle()
     (path,) = stage.samples()
     seen = read(stage, path)
     assert seen.facts["interval_ns"] == "1000000000"
-    inner = seen.times_s()[1:-1]
-    # A tick that was let pass, on a loaded machine, is counted.
-    assert len(inner) + seen.last("missed") >= 3
-    assert all(at - int(at) < 0.9 for at in inner)
+    # Four ticks in that time, of which a loaded machine may take the last too late, or let one pass, which is counted.
+    times = seen.times_s()
+    assert len(times) - 1 + seen.last("missed") >= 3
+    # No more than whole seconds lie between the first row and the last, which a process has at its end.
+    assert len(times) <= times[-1] - times[0] + 3
 
 
 def test_no_samples_when_not_wanted(stage: Stage) -> None:

@@ -8,6 +8,7 @@ the rounds fills caches and free lists and is not counted.
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,24 @@ CALLS = {
     "with off.phase(name): pass": 300_000,
     "again(directory)": 200,
 }
+# Of the line profiler; `line` is a function under it, `lines` the profiler.
+LINE_CALLS = {
+    "line(amount)": 100_000,
+    "list(stepped(amount))": 50_000,
+    "raised()": 50_000,
+    "with lines: line(amount)": 10_000,
+    "lines.runcall(line, amount)": 20_000,
+    "with lines.region(name): line(amount)": 50_000,
+    "lines.add_function(other)": 3_000,
+    "lines.get_stats()": 1_000,
+    "lines.profile()": 1_000,
+    "lines.region_stats()": 1_000,
+    "lines.print_stats(stream=nowhere)": 500,
+    "line(amount); lines.clear()": 10_000,
+}
+CALLS |= LINE_CALLS
+# At least so many of each call that takes microseconds: LEAK_ROUNDS=1000000 for a long look.
+ROUNDS = int(os.environ.get("LEAK_ROUNDS", "0"))
 # A closed Profiler leaves its core behind: a thread may end or fork at any time and look at it (lp_recorder_new).
 LEFT = {"again(directory)": 3 << 10}
 
@@ -104,6 +123,40 @@ def in_a_thread(p, name):
     thread.start()
     thread.join()
 
+if {lines!r}:
+    import io
+    from lineprofiler import LineProfiler
+    lines = LineProfiler()
+
+    class Nowhere(io.TextIOBase):
+        def write(self, text):
+            return len(text)
+
+    nowhere = Nowhere()
+
+    def other(value):
+        return value
+
+    @lines
+    def line(value):
+        found = value
+        return found
+
+    @lines
+    def stepped(value):
+        yield value
+        yield value
+
+    @lines
+    def raises(value):
+        raise value
+
+    def raised():
+        try:
+            raises(error)
+        except ValueError as caught:
+            caught.__traceback__ = None
+
 def again(directory):
     with Profiler(directory + "-again", role="again", snapshot_interval_s=None, sample_interval_s=None) as made:
         with made.phase(name):
@@ -137,7 +190,10 @@ print([more_blocks - blocks, more_resident - resident, [b - a for a, b in zip(co
 
 @pytest.mark.parametrize("statement", CALLS)
 def test_nothing_is_kept(tmp_path: Path, statement: str) -> None:
-    code = PROGRAM.format(statement=statement, rounds=CALLS[statement])
+    rounds = CALLS[statement]
+    if rounds >= 50_000:
+        rounds = max(rounds, ROUNDS)
+    code = PROGRAM.format(statement=statement, rounds=rounds, lines=statement in LINE_CALLS)
     env = environment(LINEPROFILER_COLLECTOR="0")
     if "ASAN_OPTIONS" in env:  # freed memory would be kept for a while
         env["ASAN_OPTIONS"] += ":quarantine_size_mb=0:thread_local_quarantine_size_kb=0"
@@ -145,4 +201,4 @@ def test_nothing_is_kept(tmp_path: Path, statement: str) -> None:
     blocks, resident, counts = ast.literal_eval(done.stdout.splitlines()[-1])
     assert counts == [0] * len(counts)
     assert blocks <= BLOCKS
-    assert resident <= RESIDENT + LEFT.get(statement, 0) * CALLS[statement]
+    assert resident <= RESIDENT + LEFT.get(statement, 0) * rounds

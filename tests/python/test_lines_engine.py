@@ -357,6 +357,47 @@ def test_own_cost_is_taken_off() -> None:
     assert 1 < cost["line"] < 1000
 
 
+@pytest.mark.parametrize("body", ["a = b; b = a", "o.v", "len(t)", "a = o.v; o.v = b"])
+def test_a_line_is_corrected_by_what_is_on_it(body: str) -> None:
+    # Where the interpreter itself looks for lines before each instruction, a line of many costs more than one of few:
+    # with one price for all lines, all that 36 instructions more take (90 ns and more) was left in. Half of it and
+    # 10 ns are allowed: how well the processor foresees them differs from the loop that they were priced in.
+    n, repeats = 300, 10
+    space = program(
+        f"""
+        class O:
+            def __init__(self): self.v = 1
+        def few(n, a=1, b=2, o=O(), t=()):
+            for _ in range(n):
+                {body}
+        def many(n, a=1, b=2, o=O(), t=()):
+            for _ in range(n):
+                {"; ".join([body] * repeats)}
+        """
+    )
+    few, many = space["few"], space["many"]
+    engine = marked(space, "few", "many")
+    bare: dict[Any, int] = {}
+    whole: dict[Any, int] = {}
+    corrected: dict[Any, int] = {}
+
+    def apart() -> float:
+        more = [each[many] - each[few] for each in (bare, whole, corrected)]
+        return abs(more[2] - more[0]) / (max(more[1] - more[0], 0) / 2 + 10 * n)
+
+    for rounds in range(2_000):
+        for function in (few, many):
+            bare[function] = min(timed(function, n), bare.get(function, 10**18))
+            with Running(engine):
+                engine.clear()
+                whole[function] = min(timed(function, n), whole.get(function, 10**18))
+                total = sum(ns(engine, function).values())
+            corrected[function] = min(total, corrected.get(function, 10**18))
+        if rounds >= 20 and apart() <= 1:
+            break
+    assert apart() <= 1, (bare, whole, corrected, engine.own_cost)
+
+
 def timed(function: Any, n: int) -> int:
     start = time.perf_counter_ns()
     function(n)

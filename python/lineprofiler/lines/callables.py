@@ -55,23 +55,37 @@ def functions_of_class(cls: type, policy: str | None) -> Iterator[Any]:
             if name in ("__class__", "__base__"):
                 continue
             if isinstance(member, type):
-                if policy == "none" or (policy != "exact" and member.__module__ == cls.__module__):
+                if policy != "exact" and _in_scope(policy, member.__module__, cls.__module__):
                     pending.append(member)
             elif _has_code(member):
                 yield member
 
 
 def functions_of_module(module: ModuleType, policy: str | None) -> Iterator[Any]:
-    """The functions and classes of a module: its own, or with "none" all that it has names for."""
+    """The functions and classes of a module that are defined in it, or where the policy says."""
     _checked(policy)
     for member in list(vars(module).values()):
-        if policy != "none" and getattr(member, "__module__", None) != module.__name__:
+        if not _in_scope(policy, getattr(member, "__module__", None), module.__name__):
             continue
         if isinstance(member, type):
             if policy != "exact":
                 yield from functions_of_class(member, policy)
         elif _has_code(member):
             yield member
+
+
+def _in_scope(policy: str | None, home: str | None, module: str) -> bool:
+    """Whether what is defined in the module `home` belongs to `module`, as line_profiler's policies say."""
+    if policy == "none" or home == module:
+        return True
+    if home is None or policy in (None, "exact"):
+        return False
+    if policy == "children":
+        return home.rpartition(".")[0] == module
+    if home.startswith(f"{module}."):
+        return True
+    parent = module.rpartition(".")[0]
+    return policy == "siblings" and parent != "" and home.startswith(f"{parent}.")
 
 
 def _has_code(member: Any) -> bool:

@@ -50,7 +50,7 @@ class _Unpickler(pickle.Unpickler):
         raise FormatError("it refers to objects outside the file")
 
 
-class _SlowUnpickler(pickle._Unpickler):  # type: ignore[misc]  # pickle's own in Python; typeshed has it as private
+class _SlowUnpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         return _find_class(module, name)
 

@@ -198,9 +198,8 @@ class LineProfiler:
 
         Takes what has Python code in it: functions, methods, class and static methods, properties, partials, classes.
         """
-        if self.add_callable(func) and not self._decorated:
-            self._decorated = True
-            self.enable_by_count()
+        if self.add_callable(func):
+            self._stay_on()
         return func
 
     _decorated = False
@@ -242,27 +241,41 @@ class LineProfiler:
     def add_class(
         self, cls: type, *, scoping_policy: str | None = None, wrap: bool = False, nested: bool = False
     ) -> int:
-        """Marks all functions of a class; how many. `scoping_policy` "exact" leaves out classes inside it, "none" takes
-        them wherever they are defined, else those of the class's own module. Nothing is wrapped: `wrap` is ignored."""
+        """Marks all functions of a class; how many. `scoping_policy`: "exact" leaves out classes inside it, "children",
+        "descendants", "siblings" and "none" take those from modules below, around or anywhere, None those of its own.
+        `wrap`: their calls are profiled from now on, as after ``profiler(function)``; nothing is wrapped for it."""
         self._chosen = True
-        return sum(self.add_callable(f, nested=nested) for f in functions_of_class(cls, scoping_policy))
+        return self._added([self.add_callable(f, nested=nested) for f in functions_of_class(cls, scoping_policy)], wrap)
 
     def add_module(
         self, mod: ModuleType, *, scoping_policy: str | None = None, wrap: bool = False, nested: bool = False
     ) -> int:
-        """Marks all functions and classes of a module; how many. `scoping_policy` "none": also those it imported."""
+        """Marks all functions and classes of a module; how many. `scoping_policy` and `wrap` as those of `add_class`:
+        None and "exact" leave out what it imported."""
         self._chosen = True
-        return sum(self.add_callable(f, nested=nested) for f in functions_of_module(mod, scoping_policy))
+        return self._added(
+            [self.add_callable(f, nested=nested) for f in functions_of_module(mod, scoping_policy)], wrap
+        )
+
+    def _added(self, each: list[int], wrap: bool) -> int:
+        if wrap and any(each):
+            self._stay_on()
+        return sum(each)
+
+    def _stay_on(self) -> None:
+        if not self._decorated:
+            self._decorated = True
+            self.enable_by_count()
 
     def add_imported_function_or_module(
         self, item: Any, *, scoping_policy: str | None = None, wrap: bool = False
     ) -> int:
         """Marks a function, a class or a module, whichever it is; how many functions."""
         if isinstance(item, ModuleType):
-            return self.add_module(item, scoping_policy=scoping_policy)
+            return self.add_module(item, scoping_policy=scoping_policy, wrap=wrap)
         if isinstance(item, type):
-            return self.add_class(item, scoping_policy=scoping_policy)
-        return self.add_callable(item)
+            return self.add_class(item, scoping_policy=scoping_policy, wrap=wrap)
+        return self._added([self.add_callable(item)], wrap)
 
     def _mark(self, code: CodeType, name: str, module: dict[str, Any], nested: bool) -> None:
         self._names[id(code)] = name
@@ -337,7 +350,8 @@ class LineProfiler:
 
         With ``(min_time_us=0.0, top_n_lines=None, sort_by="time", stream=None)`` lines that were hit, times in µs; with
         line_profiler's ``(stream=None, output_unit=None, stripzeros=False, details=True, summarize=False, sort=False,
-        rich=False)`` its table of all lines of the functions. Without either, the second if functions were added.
+        rich=False, config=None)`` its table of all lines of the functions. Without either, the second if functions were
+        added.
         Raises TypeError for options of both, ValueError for an unknown `sort_by`.
         """
         peer, theirs = _print_options(args, options)

@@ -10,6 +10,7 @@ from lineprofiler.lines.model import Function, Line, Profile
 from lineprofiler.lines.screen import cut, emit, highlight, inert, significant
 from lineprofiler.lines.source import last_line
 from lineprofiler.lines.stats import in_order, lines_in_order
+from lineprofiler.lines.widths import column_widths
 
 NOTHING = "No profiling data collected.\n"
 NOTHING_ABOVE = "No profiling data above the threshold.\n"
@@ -157,7 +158,9 @@ def print_line_profiler(
     config: Any = None,
     unit: float = 1e-9,
 ) -> None:
-    """line_profiler's tables. `output_unit` in seconds; `rich` colours the source; `config` changes no column."""
+    """line_profiler's tables. `output_unit` in seconds; `rich` colours the source; `config`: a TOML file that sets the
+    widths of columns (`widths.column_widths`). Raises OSError and ValueError when that cannot be read."""
+    least = column_widths(config)
     shown = output_unit if output_unit is not None else unit
     functions = sorted(profile.functions.values(), key=lambda f: (f.key.filename, f.key.first_line))
     if sort:
@@ -166,7 +169,7 @@ def print_line_profiler(
         functions = [f for f in functions if f.total_ns]
     parts = [f"Timer unit: {shown:g} s\n\n"]
     if details:
-        parts += [_details(profile, f, shown, exact=shown == unit, color=rich) for f in functions]
+        parts += [_details(profile, f, shown, least, exact=shown == unit, color=rich) for f in functions]
     if summarize:
         parts += [
             f"{f.total_ns * 1e-9:6.2f} seconds - {inert(f.key.filename)}:{f.key.first_line} - "
@@ -176,11 +179,12 @@ def print_line_profiler(
     emit("".join(parts), stream)
 
 
-_WIDTHS = (6, 9, 12, 8, 8)
 _NAMES = ("Line #", "Hits", "Time", "Per Hit", "% Time")
 
 
-def _details(profile: Profile, function: Function, unit: float, *, exact: bool, color: bool) -> str:
+def _details(
+    profile: Profile, function: Function, unit: float, least: tuple[int, ...], *, exact: bool, color: bool
+) -> str:
     key, source, total = function.key, profile.source(function.key.filename), function.total_ns
     parts = [f"Total time: {total * 1e-9:g} s\nFile: {inert(key.filename)}\n"]
     if source.note:
@@ -198,7 +202,7 @@ def _details(profile: Profile, function: Function, unit: float, *, exact: bool, 
             each = time / line.hits if line.hits else 0.0
             cells = [str(line.hits), _cell(time, exact), _cell(each, exact), f"{_share(line.time_ns, total):5.1f}"]
         rows.append([str(number), *cells])
-    widths = [max([w, *(len(row[n]) for row in rows)]) for n, w in enumerate(_WIDTHS)]
+    widths = [max([w, *(len(row[n]) for row in rows)]) for n, w in enumerate(least)]
     head = " ".join(f"{name:>{w}}" for name, w in zip(_NAMES, widths, strict=True)) + "  Line Contents"
     parts.append(f"{head}\n{'=' * len(head)}\n")
     for row, text in zip(rows, highlight(texts) if color else texts, strict=True):
