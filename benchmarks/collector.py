@@ -10,6 +10,7 @@ import ctypes
 import glob
 import json
 import os
+import select
 import signal
 import statistics
 import struct
@@ -102,9 +103,11 @@ def start_subreaper() -> dict[str, float]:
     return {"collector_start_subreaper": start_of_collector(100 << 20, subreaper=True)}
 
 
-def many_workers(run_dir: str, interval: float, sample: float | None) -> tuple[list[int], int, object]:
-    """64 children with 32 phases each, in an open one; they close when the pipe does. The profiler is to be kept: it
-    closes with its last reference."""
+def many_workers(
+    run_dir: str, interval: float, sample: float | None, work_s: float | None = None
+) -> tuple[list[int], int, object]:
+    """64 children with 32 phases each, in an open one; they close when the pipe does. Until then they wait, or record a
+    phase and a count each `work_s`. The profiler is to be kept: it closes with its last reference."""
     from lineprofiler.accounting import Profiler
 
     profiler = Profiler(run_dir, role="r", run_id="many", snapshot_interval_s=interval, sample_interval_s=sample)
@@ -120,7 +123,9 @@ def many_workers(run_dir: str, interval: float, sample: float | None) -> tuple[l
                     profiler.count("n", number)
             with profiler.phase("waits"):
                 os.write(told, b"x")
-                os.read(reader, 1)
+                while not select.select([reader], [], [], work_s)[0]:
+                    with profiler.phase("works"):
+                        profiler.count("m")
             profiler.close()
             os._exit(0)
         pids.append(pid)
@@ -141,30 +146,40 @@ def stop_together() -> dict[str, float]:
     return {"killed_worker_on_disk": float(killed), "stop_together": float(clock() - start)}
 
 
-def cost_beside_64() -> dict[str, float]:
-    """CPU time and memory of the collector while 64 processes live, with samples as by default."""
-    pids, _writer, _profiler = many_workers("beside", 5.0, 1.0)
+def cost_beside(interval: float, work_s: float | None) -> tuple[float, float]:
+    """CPU time of the collector, of a core, and its peak memory while 64 processes live, with samples as by default."""
+    pids, _writer, _profiler = many_workers("beside", interval, 1.0, work_s)
     (lock,) = glob.glob(f"{shared()}/many/.collector-*.lock")
     until(lambda: len(Path(lock).read_text().split()) == 4)
     collector = int(Path(lock).read_text().split()[2])
 
     def used() -> float:
-        fields = Path(f"/proc/{collector}/schedstat").read_text().split()
-        return float(fields[0]) + sum(
-            float(Path(f"/proc/{collector}/task/{t}/schedstat").read_text().split()[0])
-            for t in os.listdir(f"/proc/{collector}/task")
-            if int(t) != collector
-        )
+        threads = os.listdir(f"/proc/{collector}/task")
+        return sum(float(Path(f"/proc/{collector}/task/{t}/schedstat").read_text().split()[0]) for t in threads)
 
     time.sleep(1.5)
     before, start = used(), clock()
-    time.sleep(3 if QUICK else 15)
+    time.sleep(3 if QUICK else interval if interval > 15 else 15)
     share = (used() - before) / (clock() - start)
     status = Path(f"/proc/{collector}/status").read_text()
     peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    return {"collector_share": share, "collector_memory": float(peak)}
+    return share, float(peak)
+
+
+def beside_64() -> dict[str, float]:
+    """As by default: a snapshot of each all 30 s, samples each second; each process records ten times a second."""
+    share, peak = cost_beside(30.0, 0.1)
+    return {"collector_share": share, "collector_memory": peak}
+
+
+def beside_64_often() -> dict[str, float]:
+    return {"collector_share_5": cost_beside(5.0, 0.1)[0]}
+
+
+def beside_64_waiting() -> dict[str, float]:
+    return {"collector_share_waiting": cost_beside(30.0, None)[0]}
 
 
 def while_it_reads() -> dict[str, float]:
@@ -287,7 +302,9 @@ WORKLOADS = {
         start_large,
         start_subreaper,
         stop_together,
-        cost_beside_64,
+        beside_64,
+        beside_64_often,
+        beside_64_waiting,
         while_it_reads,
         torch_reading,
         deaths,

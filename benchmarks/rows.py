@@ -112,11 +112,13 @@ COLLECTOR_ROWS = [
     Row("stop_together", "64 workers x 32 phases close at once", "ms", "≤ 1 s", at_most("stop_together", 1e9)),
     Row(
         "collector_share",
-        "the collector beside 64 processes, of a core",
+        "the collector beside 64 processes that record, of a core",
         "x",
         "≤ 0.005",
         at_most("collector_share", 0.005),
     ),
+    Row("collector_share_5", "… with a snapshot each 5 s", "x", ""),
+    Row("collector_share_waiting", "… that wait", "x", ""),
     Row("collector_memory", "… peak memory", "KB", "≤ 10 MB", at_most("collector_memory", 10 * 1024 * 1024)),
     Row(
         "while_it_reads_ratio",

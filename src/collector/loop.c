@@ -144,11 +144,29 @@ static void hear_signals(collector *c)
     }
 }
 
+/* Takes what inotify says. true: of a segment, or it has lost count. What begins with a dot is our own (the clock's file is renamed
+ * now and then), or not a segment yet. */
+static bool hear_changes(collector *c)
+{
+    char names[4096] __attribute__((aligned(8)));
+    bool changed = false;
+
+    for (ssize_t size; (size = read(c->changes, names, sizeof names)) > 0;) {
+        struct inotify_event event;
+        for (ssize_t at = 0; at + (ssize_t)sizeof event <= size; at += (ssize_t)(sizeof event + event.len)) {
+            memcpy(&event, names + at, sizeof event);
+            changed |= event.len == 0 || names[at + (ssize_t)sizeof event] != '.';
+        }
+    }
+    if (changed)
+        c->watch.listed = (struct timespec){0};
+    return changed;
+}
+
 /* Waits until something happens, at most until `until`; true: the folder has changed. */
 static bool wait_for_events(collector *c, uint64_t until)
 {
     struct epoll_event events[64];
-    char names[4096] __attribute__((aligned(8)));
     uint64_t now = lp__now_ns();
     bool changed = false;
     int timeout = until > now ? (int)((until - now + MS - 1) / MS) : 0;
@@ -159,9 +177,7 @@ static bool wait_for_events(collector *c, uint64_t until)
         if (who == &c->signals) {
             hear_signals(c);
         } else if (who == &c->changes) {
-            changed = true;
-            while (read(c->changes, names, sizeof names) > 0) {
-            }
+            changed |= hear_changes(c);
         } else if (who != &c->disk) { /* its batch is taken in the round */
             lp__watch_died(&c->watch, who);
         }
@@ -235,6 +251,7 @@ static bool decide_to_stay(collector *c)
         close(c->lock);
         c->lock = -1;
     }
+    w->listed = (struct timespec){0};
     lp__watch_scan(w);
     if (keeping(c) == 0) {
         lp_election_tidy(w->folder, w->path); /* the facts that we left there, if no other collector needs them */
@@ -304,7 +321,8 @@ static void do_jobs(collector *c, uint64_t now)
     for (size_t i = 0; i < JOBS; i++) {
         if (now < jobs[i].due_ns)
             continue;
-        jobs[i].due_ns = now + jobs[i].interval_ns;
+        jobs[i].due_ns =
+            (now / jobs[i].interval_ns + 1) * jobs[i].interval_ns; /* on the sampler's grid: one waking less */
         jobs[i].tick(c, now);
     }
 }

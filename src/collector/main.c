@@ -20,9 +20,9 @@ int main(int argc, char **argv)
         return 2;
     lp__collector_reset(locked ? 3 : -1);
 #ifdef __GLIBC__
-    /* Reading a large segment must not leave a large heap. */
-    mallopt(M_MMAP_THRESHOLD, 64 << 10);
-    mallopt(M_TRIM_THRESHOLD, 128 << 10);
+    /* Reading a large segment must not leave a large heap; one of ordinary size must not be paid for with fresh pages each time. */
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    mallopt(M_TRIM_THRESHOLD, 512 << 10);
 #endif
     lp__collector_task task = {.folder = argv[first],
                                .run_dir = argv[first + 1],

@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "core/clock.h"
+#include "sample/process.h"
+
 #define LIVING_ROOM (LP__ORDERS / 4) /* of a batch: deaths without end must not keep the living waiting */
 #define BUSY_NS 20000000u            /* until we look again at what another process is adopting */
 #define RETRY_NS 100000000u          /* after the first failure; doubles */
@@ -48,6 +51,23 @@ void lp__order_dead(lp__watch *watch, lp__batch *batch, bool look)
         }
 }
 
+/* In step with the beginning, without making up for what was missed. */
+static void put_off(lp__watched *w, uint64_t now)
+{
+    if (!w->snapshot_ns)
+        return;
+    w->due_ns = lp__watch_due(w->due_ns, w->snapshot_ns);
+    if (w->due_ns <= now)
+        w->due_ns = lp__watch_due(now, w->snapshot_ns);
+}
+
+/* What the process has used, if that tells whether it has done anything: a kernel without a cycle counter may count CPU time by
+ * ticks of some ms. */
+static int64_t used_by(const lp__watched *w)
+{
+    return w->pidfd >= 0 && lp__clock_kind != LP_CLOCK_MONOTONIC ? lp_process_cpu_ns(w->pid) : LP_UNKNOWN_I64;
+}
+
 bool lp__order_living(lp__watch *watch, lp__batch *batch, bool all)
 {
     uint64_t now = lp__now_ns();
@@ -56,17 +76,19 @@ bool lp__order_living(lp__watch *watch, lp__batch *batch, bool all)
         if (w->fd < 0 || w->busy || w->dead || (!all && (now < w->due_ns || now < w->retry_ns)) ||
             (all && w->asked == watch->asked))
             continue;
+        int64_t used = used_by(w); /* before its segment is read: what it does meanwhile is seen the next time */
+        if (!all && used != LP_UNKNOWN_I64 && used == w->cpu_ns) {
+            put_off(w, now);
+            continue;
+        }
         if (batch->count == LP__ORDERS)
             return false;
-        give_order(batch, w)->anyway = all;
+        lp__order *o = give_order(batch, w);
+        o->anyway = all;
+        o->cpu_ns = used;
         if (all)
             w->asked = watch->asked;
-        if (w->snapshot_ns) {
-            /* In step with the beginning, without making up for what was missed. */
-            w->due_ns += w->snapshot_ns;
-            if (w->due_ns <= now)
-                w->due_ns = now + w->snapshot_ns;
-        }
+        put_off(w, now);
     }
     return true;
 }
@@ -85,8 +107,11 @@ static void settle_living(lp__watched *w, const lp__order *o)
     if (o->outcome == LP__WRITTEN) {
         w->content = o->content;
         w->living = o->living;
+        w->cpu_ns = o->cpu_ns;
         w->failures = 0;
         w->failed = 0;
+    } else if (o->outcome == LP__UNCHANGED && o->same) {
+        w->cpu_ns = o->cpu_ns;
     } else if (o->outcome == LP__REFUSED) {
         failed(w);
     }

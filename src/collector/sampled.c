@@ -130,7 +130,10 @@ static uint32_t resolve(lp__sampled *s, const lp_open_view *view, const lp_open_
     } level[DEPTH];
     uint32_t depth = 0, at = 0;
     uint64_t thread_key = view->header.thread_names ? (uint64_t)thread->name << 32 : 0;
+    uint32_t slot = (thread->node / 64) & (LP__NODES_KNOWN - 1); /* nodes begin at lines */
 
+    if (thread->node && s->nodes[slot].node == thread->node)
+        return s->nodes[slot].path;
     for (lp_off node = thread->node, parent; node && depth < DEPTH; node = parent) {
         uint32_t name, path;
         if (!lp_open_node(s->segment, view, node, &name, &parent, &path))
@@ -141,6 +144,10 @@ static uint32_t resolve(lp__sampled *s, const lp_open_view *view, const lp_open_
         uint32_t *known = s->path_room ? find_path(s, thread_key | path) : NULL;
         if (known && *known) {
             at = *known;
+            if (depth == 0) {
+                s->nodes[slot].node = thread->node;
+                s->nodes[slot].path = at;
+            }
             break;
         }
         level[depth].name = name;
@@ -231,6 +238,9 @@ static void charge(lp__sampled *s, const lp_open_view *view, uint64_t now, lp_sa
     int64_t spent[LP__SPLIT_THREADS] = {0}, sum = 0;
     const lp_open_thread *first = main_of(s, view);
 
+    s->quiet.open = first != NULL;
+    s->quiet.clock = view->header.clock.kind == lp__clock_kind;
+    s->quiet.path = first ? resolve(s, view, first) : 0;
     if (view->count > 1 && view->count <= LP__SPLIT_THREADS)
         for (uint32_t i = 0; i < view->count; i++)
             sum += spent[i] = spent_by(s, view->thread[i].tid);
@@ -238,7 +248,7 @@ static void charge(lp__sampled *s, const lp_open_view *view, uint64_t now, lp_sa
         return;
     set_fresh(s, view, first, now, row);
     if (sum < BUSY_NS) {
-        add_share(row, resolve(s, view, first), LP_SAMPLE_WHOLE);
+        add_share(row, s->quiet.path, LP_SAMPLE_WHOLE);
         return;
     }
     /* By the sum so far, so that the parts add up to the whole. */
@@ -252,18 +262,47 @@ static void charge(lp__sampled *s, const lp_open_view *view, uint64_t now, lp_sa
     }
 }
 
-static void take_torch(const lp__sampled *s, const lp_open_view *view, lp_sample *row)
+static void take_torch(lp__sampled *s, const lp_seg_header *header)
 {
-    const lp_seg_header *h = &view->header;
+    s->quiet.torch_used = header->torch_when != 0;
+    s->quiet.torch[0] = (int64_t)(header->torch_allocated >> 10);
+    s->quiet.torch[1] = (int64_t)(header->torch_reserved >> 10);
+}
 
-    (void)s;
-    if (h->torch_when == 0) {
-        lp_sample_miss(row, LP_COLUMN_TORCH_ALLOCATED, LP_REASON_NOT_USED);
-        lp_sample_miss(row, LP_COLUMN_TORCH_RESERVED, LP_REASON_NOT_USED);
-        return;
+static void put_torch(const lp__sampled *s, lp_sample *row)
+{
+    static const lp_column columns[2] = {LP_COLUMN_TORCH_ALLOCATED, LP_COLUMN_TORCH_RESERVED};
+
+    for (size_t i = 0; i < 2; i++) {
+        if (s->quiet.known && s->quiet.torch_used)
+            lp_sample_set(row, columns[i], s->quiet.torch[i]);
+        else
+            lp_sample_miss(row, columns[i], LP_REASON_NOT_USED);
     }
-    lp_sample_set(row, LP_COLUMN_TORCH_ALLOCATED, (int64_t)(h->torch_allocated >> 10));
-    lp_sample_set(row, LP_COLUMN_TORCH_RESERVED, (int64_t)(h->torch_reserved >> 10));
+}
+
+/* What the segment says: looked at, or known, since the process has not run and nobody else writes what is read here. */
+static void put_phases(lp__sampled *s, uint64_t now, lp_sample *row)
+{
+    lp_open_view view;
+
+    lp_sample_miss(row, LP_COLUMN_PHASE_FRESH, LP_REASON_NOT_USED);
+    if (s->process.idle && !s->missing && s->quiet.known) {
+        if (s->quiet.open && s->quiet.clock)
+            lp_sample_set(row, LP_COLUMN_PHASE_FRESH, 0); /* it was entered before the interval began */
+        else if (s->quiet.open)
+            lp_sample_miss(row, LP_COLUMN_PHASE_FRESH, LP_REASON_NOT_YET);
+        add_share(row, s->quiet.path, LP_SAMPLE_WHOLE);
+    } else {
+        /* What a segment says last stays in it: a dead process's phases are those that it died in. */
+        s->quiet.known = lp_open_read(s->segment, &view);
+        if (s->quiet.known) {
+            charge(s, &view, now, row);
+            take_torch(s, &view.header);
+        }
+        s->rows++;
+    }
+    put_torch(s, row);
 }
 
 /* ---- rows */
@@ -300,7 +339,6 @@ static void put_pss(lp__sampled *s, lp_reason reason, lp_sample *row)
 void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t now, uint64_t unix_ns,
                      lp__budgets *budgets, bool last)
 {
-    lp_open_view view;
     lp_sample row;
 
     if (!lp__stream_has_room(s->stream)) {
@@ -327,16 +365,7 @@ void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t 
     if (s->last_ns && s->interval_ns && now > s->last_ns + s->interval_ns + s->interval_ns / 2)
         s->missed += (now - s->last_ns - s->interval_ns / 2) / s->interval_ns;
     lp_sample_set(&row, LP_COLUMN_MISSED, (int64_t)s->missed);
-    /* What a segment says last stays in it: a dead process's phases are those that it died in. */
-    lp_sample_miss(&row, LP_COLUMN_PHASE_FRESH, LP_REASON_NOT_USED);
-    if (lp_open_read(s->segment, &view)) {
-        charge(s, &view, now, &row);
-        take_torch(s, &view, &row);
-    } else {
-        lp_sample_miss(&row, LP_COLUMN_TORCH_ALLOCATED, LP_REASON_NOT_USED);
-        lp_sample_miss(&row, LP_COLUMN_TORCH_RESERVED, LP_REASON_NOT_USED);
-    }
+    put_phases(s, now, &row);
     lp_sample_writer_add(s->writer, &row, &s->stream->waiting);
     s->last_ns = now;
-    s->rows++;
 }

@@ -10,6 +10,8 @@
 
 #define LP__SPLIT_THREADS 16u /* recording threads whose CPU time is compared */
 
+#define LP__NODES_KNOWN 8u /* a power of two */
+
 typedef struct lp__sampled {
     struct lp__sampled *next;
     lp__watched *watched; /* borrowed; NULL: gone */
@@ -31,7 +33,17 @@ typedef struct lp__sampled {
         int64_t tid, cpu_ns;
         uint64_t seen; /* row in which it was read */
     } split[LP__SPLIT_THREADS];
-    uint64_t rows;
+    uint64_t rows; /* for which the segment was looked at */
+    struct {
+        lp_off node;   /* of some thread's tree, which never goes; 0: empty */
+        uint32_t path; /* its path in the file */
+    } nodes[LP__NODES_KNOWN];
+    struct { /* what the segment said at the last look; a process that has not run since has changed nothing in it */
+        bool known, open, clock; /* `clock`: its ticks mean something here */
+        uint32_t path;           /* of the phase that gets an interval in which no thread did anything */
+        int64_t torch[2];        /* allocated, reserved */
+        bool torch_used;
+    } quiet;
     int64_t pss_kib;                    /* since the last row; LP_UNKNOWN_I64 */
     lp_reason pss_reason;               /* of what is missing */
     uint64_t pss_ns;                    /* when it was asked for last */

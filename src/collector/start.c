@@ -226,7 +226,8 @@ lp_status lp_collector_ensure(const lp_collector_request *request, lp_error *err
     char name[LP_ELECTION_ROOM];
     int saved = errno;
     lp_status status = LP_OK;
-    int folder = open(request->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int folder = request->folder_fd ? request->folder_fd - 1
+                                    : open(request->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     if (folder < 0) {
         status = lp_error_set(error, LP_E_MISSING, errno, UINT64_MAX, "collector: the folder of segments is gone");
@@ -238,7 +239,8 @@ lp_status lp_collector_ensure(const lp_collector_request *request, lp_error *err
             lp_election_name(name, request->run_dir_dev, request->run_dir_ino);
         if (!lp_election_is_held(folder, name))
             status = start(request, folder, name, error);
-        close(folder);
+        if (!request->folder_fd)
+            close(folder);
     }
     errno = saved;
     return status;

@@ -15,6 +15,7 @@ typedef struct lp_collector_request { /* all borrowed */
     uint64_t pid_ns, mnt_ns, time_ns; /* inodes of the caller's; pid_ns 0: not looked at yet */
     const char *source;               /* directory that git is asked about, "" for none */
     const char *program;              /* path of the collector; NULL: beside this library, else in libexec */
+    int folder_fd;                    /* + 1, of the folder; 0: it is opened by its path */
 } lp_collector_request;
 
 /* LP_OK: a collector is there, by us or before. Call it after the segment has its name: then a collector that is just leaving sees the

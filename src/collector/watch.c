@@ -20,6 +20,8 @@
 #include "store/folders.h"
 #include "store/segment.h"
 
+#define GRAIN_MS 100 /* the folder's time of change may be so much behind the clock */
+
 uint64_t lp__now_ns(void)
 {
     struct timespec t;
@@ -91,8 +93,10 @@ static void add(lp__watch *watch, const char *name)
     ino_t ino;
     int fd = lp__open_segment(watch->folder, name, &dev, &ino);
 
-    if (fd < 0)
-        return; /* gone again, none of ours, or no descriptor is left: the next scan tries again */
+    if (fd < 0) { /* gone again, none of ours, or no descriptor is left: the next scan tries again */
+        watch->listed = (struct timespec){0};
+        return;
+    }
     lp_status status = lp__segment_look(fd, name, &head, &state, &owner, NULL);
     if (status == LP_OK && state == LP_SEG_CREATING) {
         if (owner)
@@ -102,16 +106,17 @@ static void add(lp__watch *watch, const char *name)
         goto done;
     }
     if (status == LP_E_IO || status == LP_E_MEMORY)
-        goto done;
+        goto again;
     if (!lp__read_at(fd, &header, sizeof header, 0, &got) || got < sizeof header)
-        goto done;
+        goto again;
     lp__watched *w = calloc(1, sizeof *w);
     if (!w)
-        goto done;
+        goto again;
     snprintf(w->name, sizeof w->name, "%s", name);
     w->dev = dev;
     w->ino = ino;
     w->fd = w->pidfd = -1;
+    w->cpu_ns = LP_UNKNOWN_I64;
     w->seen = true;
     w->next = watch->list;
     watch->list = w;
@@ -120,7 +125,7 @@ static void add(lp__watch *watch, const char *name)
         fd = -1;
         w->snapshot_ns = header.snapshot_ns;
         w->sample_ns = header.sample_ns;
-        w->due_ns = w->snapshot_ns ? lp__now_ns() + w->snapshot_ns : UINT64_MAX;
+        w->due_ns = w->snapshot_ns ? lp__watch_due(lp__now_ns(), w->snapshot_ns) : UINT64_MAX;
         watch->count++;
         follow_process(watch, w, &head->id);
         if (w->pidfd < 0 && !lp__segment_has_owner(w->fd)) { /* dead already, as a pool's worker of one task */
@@ -128,27 +133,57 @@ static void add(lp__watch *watch, const char *name)
             say_end(w, lp_end_of(&head->id, header.time_ns));
         }
     }
+    goto done;
 
+again:
+    watch->listed = (struct timespec){0};
 done:
     lp_worker_free(head);
     if (fd >= 0)
         close(fd);
 }
 
-static lp__watched *find(const lp__watch *watch, const char *name, ino_t ino)
+/* A folder tells its names in the same order each time, so the one behind the last is tried first. */
+static lp__watched *find(const lp__watch *watch, const lp__watched *last, const char *name, ino_t ino)
 {
+    if (last && last->next && last->next->ino == ino && strcmp(last->next->name, name) == 0)
+        return last->next;
     for (lp__watched *w = watch->list; w; w = w->next)
         if (w->ino == ino && strcmp(w->name, name) == 0)
             return w;
     return NULL;
 }
 
+/* Has the folder changed since the last look? Its time of change has the kernel's grain, up to 10 ms, so that one which was young at
+ * the last look says nothing. */
+static bool is_as_listed(lp__watch *watch)
+{
+    struct stat st;
+    struct timespec now;
+
+    if (fstat(watch->folder, &st) != 0) {
+        watch->listed = (struct timespec){0};
+        return false;
+    }
+    if (watch->pending == 0 && watch->listed.tv_sec && st.st_mtim.tv_sec == watch->listed.tv_sec &&
+        st.st_mtim.tv_nsec == watch->listed.tv_nsec)
+        return true;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t age = (now.tv_sec - st.st_mtim.tv_sec) * 1000 + (now.tv_nsec - st.st_mtim.tv_nsec) / 1000000;
+    watch->listed = age >= GRAIN_MS ? st.st_mtim : (struct timespec){0};
+    return false;
+}
+
 void lp__watch_scan(lp__watch *watch)
 {
+    if (is_as_listed(watch)) /* asked before it is listed: what comes between is seen, and once more the next time */
+        return;
     DIR *list = lp__list(watch->folder);
+    lp__watched *last = NULL;
 
     if (!list) { /* out of descriptors or memory: what is known stays known, and nobody is waited for who cannot be seen */
         watch->pending = 0;
+        watch->listed = (struct timespec){0};
         return;
     }
     watch->pending = 0;
@@ -157,11 +192,12 @@ void lp__watch_scan(lp__watch *watch)
     for (struct dirent *entry; (entry = readdir(list));) {
         if (entry->d_name[0] == '.' || strlen(entry->d_name) >= sizeof watch->list->name) /* being made; not ours */
             continue;
-        lp__watched *w = find(watch, entry->d_name, entry->d_ino);
+        lp__watched *w = find(watch, last, entry->d_name, entry->d_ino);
         if (w)
             w->seen = true;
         else
             add(watch, entry->d_name);
+        last = w;
     }
     closedir(list);
     for (lp__watched *w = watch->list, *next; w; w = next) {

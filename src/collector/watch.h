@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "core/layout.h"
 
@@ -26,6 +27,7 @@ typedef struct lp__watched {
     uint64_t due_ns;      /* CLOCK_MONOTONIC: the next snapshot while it lives */
     uint64_t content;     /* hash of what the last one held */
     uint32_t living;      /* generation of that one, 0 none */
+    int64_t cpu_ns;       /* what its process had used when that one was read; LP_UNKNOWN_I64 */
     uint32_t failures;    /* in a row */
     uint64_t failed;      /* in all, since the last that succeeded */
     uint64_t retry_ns;    /* CLOCK_MONOTONIC: not before */
@@ -41,14 +43,22 @@ typedef struct lp__watch {
     uint64_t pid_ns, mnt_ns, time_ns;
     int poll; /* epoll; a pidfd's data is its lp__watched */
     lp__watched *list;
-    unsigned count;                 /* that are ours */
-    uint32_t asked;                 /* how often everything was to be written at once */
-    unsigned pending;               /* files seen whose process has not begun to record */
+    struct timespec listed; /* when the folder was last changed, as of the last look through it; 0 look anyway */
+    unsigned count;         /* that are ours */
+    uint32_t asked;         /* how often everything was to be written at once */
+    unsigned pending;       /* files seen whose process has not begun to record */
     void (*dropped)(void *sampled); /* told when an entry that has one goes; NULL: nobody */
 } lp__watch;
 
 uint64_t lp__now_ns(void);
-/* Looks through the folder: opens what is new, marks what lost its name. */
+/* When a snapshot is due that follows one of `from`: an interval later. From 4 s on at the whole second before that, together with those
+ * of other processes and with samples, since one waking for all costs much less than one for each. */
+static inline uint64_t lp__watch_due(uint64_t from, uint64_t interval)
+{
+    const uint64_t second = 1000000000u;
+    return interval < 4 * second ? from + interval : (from + interval) / second * second;
+}
+/* Looks through the folder: opens what is new, marks what lost its name. One that has not changed is not read again. */
 void lp__watch_scan(lp__watch *watch);
 /* Is its process gone? */
 bool lp__watch_is_dead(const lp__watched *w);

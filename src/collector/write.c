@@ -52,6 +52,27 @@ static int open_host(const lp__writer *writer, const lp_identity *id, char *stem
     return openat(writer->run, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
+/* Where this host's snapshots go, kept open for the others of the batch. -1: errno. */
+static int snapshot_folder(lp__writer *writer, const lp_identity *id)
+{
+    char host[sizeof writer->host_name];
+
+    lp__safe_name(host, sizeof host, id->host);
+    if (writer->host >= 0 && strcmp(host, writer->host_name) == 0)
+        return writer->host;
+    if (writer->host >= 0)
+        close(writer->host);
+    writer->host = lp_snapshot_folder(run_directory(writer), id->host);
+    memcpy(writer->host_name, host, sizeof host);
+    return writer->host;
+}
+
+static bool put_snapshot(lp__writer *writer, const lp_worker *worker, bool sync)
+{
+    int folder = snapshot_folder(writer, &worker->id);
+    return folder >= 0 && lp_snapshot_put(folder, "", worker, sync, NULL) == LP_OK;
+}
+
 static bool has_snapshot(const lp__writer *writer, const lp_identity *id, uint32_t generation)
 {
     char stem[128], name[192];
@@ -73,8 +94,8 @@ static void remove_living(const lp__writer *writer, lp__order *o, const lp_ident
     if (!o->living)
         return;
     int folder = open_host(writer, id, stem, sizeof stem);
-    snprintf(name, sizeof name, "%s.%u.snap", stem, (unsigned)o->living);
     if (folder >= 0) {
+        snprintf(name, sizeof name, "%s.%u.snap", stem, (unsigned)o->living);
         unlinkat(folder, name, 0);
         close(folder);
     }
@@ -122,7 +143,10 @@ static lp__outcome write_living(lp__writer *writer, lp__order *o, const lp__batc
         return LP__UNCHANGED;
     generation++;
     if (!read_header(o, &header) || header.closing || header.state != LP_SEG_RECORDING || header.used > LP__FILE_MAX ||
-        !hash_content(o, &header, &hash) || (hash == o->content && !o->anyway))
+        !hash_content(o, &header, &hash))
+        return LP__UNCHANGED;
+    o->same = hash == o->content;
+    if (o->same && !o->anyway)
         return LP__UNCHANGED;
     if (lp__segment_read(o->fd, o->name, true, &batch->track, &worker, NULL) != LP_OK)
         return LP__UNCHANGED;
@@ -131,7 +155,7 @@ static lp__outcome write_living(lp__writer *writer, lp__order *o, const lp__batc
     worker->generation = generation;
     complete(o, &batch->facts, worker);
     bool ok = pwrite(o->fd, &generation, sizeof generation, offsetof(lp_seg_header, generation)) == sizeof generation &&
-              lp_snapshot_write(run_directory(writer), worker, false, NULL) == LP_OK;
+              put_snapshot(writer, worker, false);
     if (ok) {
         o->content = hash;
         o->living = generation;
@@ -183,10 +207,11 @@ static lp__outcome bury(lp__writer *writer, lp__order *o, const lp__batch *batch
     if (status == LP_OK) {
         worker->generation++;
         complete(o, &batch->facts, worker);
-        status = lp_snapshot_write(run_directory(writer), worker, sync, NULL);
-        if (status == LP_OK) {
+        if (put_snapshot(writer, worker, sync)) {
             remove_living(writer, o, &worker->id);
             result = LP__WRITTEN;
+        } else {
+            status = LP_E_IO;
         }
     }
     if (status != LP_OK && status != LP_E_DAMAGED && status != LP_E_TRUNCATED && status != LP_E_FOREIGN) {
@@ -242,31 +267,44 @@ static void append(lp__writer *writer, lp__append *a)
     }
 }
 
-static void append_all(lp__writer *writer, lp__batch *batch)
+/* While files are written: one beyond RLIMIT_FSIZE gives an error and no signal. */
+static void block_signal(sigset_t *before)
 {
-    sigset_t set, before;
+    sigset_t set;
 
-    if (!batch->append_count)
-        return;
-    sigemptyset(&set); /* beyond RLIMIT_FSIZE: an error will do */
+    sigemptyset(&set);
     sigaddset(&set, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &set, &before);
-    for (unsigned i = 0; i < batch->append_count; i++)
-        append(writer, &batch->appends[i]);
+    pthread_sigmask(SIG_BLOCK, &set, before);
+}
+
+static void unblock_signal(const sigset_t *before)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGXFSZ);
     while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
 void lp__write_batch(lp__writer *writer, lp__batch *batch)
 {
+    sigset_t before;
+
+    writer->host = -1;
+    block_signal(&before);
     if (batch->adopt)
         lp_place_adopt_left(writer->run_text);
     write_dead(writer, batch);
     for (unsigned i = 0; i < batch->count; i++)
         if (!batch->orders[i].dead)
             batch->orders[i].outcome = write_living(writer, &batch->orders[i], batch);
-    append_all(writer, batch);
+    for (unsigned i = 0; i < batch->append_count; i++)
+        append(writer, &batch->appends[i]);
+    if (writer->host >= 0)
+        close(writer->host);
+    unblock_signal(&before);
     if (batch->sync)
         syncfs(writer->run);
 }

@@ -34,11 +34,13 @@ typedef struct lp__order {
     bool anyway;      /* the living: also if it has recorded nothing */
     uint64_t content; /* in and out: hash of what the last snapshot of the living held */
     uint32_t living;  /* in and out: generation of that one, 0 none */
+    bool same;        /* out, the living: `content` was what it is now */
+    int64_t cpu_ns;   /* of its process before it was read, LP_UNKNOWN_I64 */
     uint64_t failed;  /* writings that failed since the last that succeeded: for its health */
     lp__outcome outcome;
 } lp__order;
 
-#define LP__APPENDS 64u
+#define LP__APPENDS 256u
 
 typedef struct lp__append { /* to a sample file */
     void *who;              /* of the loop; not followed here */
@@ -67,6 +69,8 @@ typedef struct lp__writer {
     int run;              /* owned: the run directory; the number may come to stand for a directory made anew */
     const char *run_path; /* borrowed: as it was given */
     char run_text[64];    /* a path to it that survives its being moved */
+    int host;             /* owned: the folder of the snapshots of host_name, for the length of a batch; -1 not open */
+    char host_name[129];
 } lp__writer;
 
 /* Does all orders and stores their outcomes. The dead of a batch share one sync of the file system where they are many; their

@@ -2,6 +2,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#include "core/wiped.h"
+
+#define FIRST 128u /* slots of a table before it grows onto the heap */
 
 /* FNV-1a, 64 bits: names are short and come once. */
 static uint64_t hash_bytes(const void *data, size_t size)
@@ -25,31 +30,9 @@ struct lp__names {
     uint32_t mask;
     lp_off block;  /* current NAMES payload */
     uint32_t left; /* bytes free in it */
+    struct name first_list[FIRST / 2];
+    uint32_t first_table[FIRST];
 };
-
-struct lp__names *lp__names_new(void)
-{
-    struct lp__names *names = calloc(1, sizeof *names);
-
-    if (names) {
-        names->mask = 31;
-        names->table = calloc(32, sizeof *names->table);
-        if (!names->table) {
-            free(names);
-            return NULL;
-        }
-    }
-    return names;
-}
-
-void lp__names_free(struct lp__names *names)
-{
-    if (names) {
-        free(names->list);
-        free(names->table);
-        free(names);
-    }
-}
 
 const char *lp_name_bytes(const lp_recorder *recorder, uint32_t id, size_t *size)
 {
@@ -70,6 +53,8 @@ static uint32_t find(const lp_recorder *recorder, const char *bytes, size_t size
 {
     const struct lp__names *names = recorder->names;
 
+    if (!names->table) /* in a forked child that has not begun */
+        return 0;
     for (uint32_t i = hash & names->mask; names->table[i]; i = (i + 1) & names->mask) {
         uint32_t id = names->table[i];
         size_t length;
@@ -115,10 +100,13 @@ uint32_t lp_name_find(lp_recorder *recorder, const char *bytes, size_t size)
 static bool grow(struct lp__names *names)
 {
     if (names->count == names->room) {
-        uint32_t room = names->room ? names->room * 2 : 64;
-        struct name *list = realloc(names->list, room * sizeof *list);
+        uint32_t room = names->room * 2;
+        bool first = names->list == names->first_list;
+        struct name *list = realloc(first ? NULL : names->list, room * sizeof *list);
         if (!list)
             return false;
+        if (first)
+            memcpy(list, names->first_list, sizeof names->first_list);
         names->list = list;
         names->room = room;
     }
@@ -133,7 +121,8 @@ static bool grow(struct lp__names *names)
                 i = (i + 1) & mask;
             table[i] = id;
         }
-        free(names->table);
+        if (names->table != names->first_table)
+            free(names->table);
         names->table = table;
         names->mask = mask;
     }
@@ -217,31 +206,8 @@ struct lp__paths {
      * some hundred. */
     uint32_t *folded;
     uint32_t folded_mask, folded_count;
+    struct path first_table[FIRST / 2];
 };
-
-struct lp__paths *lp__paths_new(void)
-{
-    struct lp__paths *paths = calloc(1, sizeof *paths);
-
-    if (paths) {
-        paths->mask = 31;
-        paths->table = calloc(32, sizeof *paths->table);
-        if (!paths->table) {
-            free(paths);
-            return NULL;
-        }
-    }
-    return paths;
-}
-
-void lp__paths_free(struct lp__paths *paths)
-{
-    if (paths) {
-        free(paths->table);
-        free(paths->folded);
-        free(paths);
-    }
-}
 
 static struct path *seek(struct path *table, uint32_t mask, uint32_t parent, uint32_t name)
 {
@@ -263,7 +229,8 @@ static struct path *slot(struct lp__paths *paths, uint32_t parent, uint32_t name
         for (uint32_t i = 0; i <= paths->mask; i++)
             if (paths->table[i].name)
                 *seek(table, mask, paths->table[i].parent, paths->table[i].name) = paths->table[i];
-        free(paths->table);
+        if (paths->table != paths->first_table)
+            free(paths->table);
         paths->table = table;
         paths->mask = mask;
     }
@@ -326,4 +293,48 @@ bool lp_paths_full(lp_recorder *recorder)
                 (recorder->paths->count >= LP_PATH_LIMIT || recorder->names->count >= LP_NAMES_LIMIT);
     lp_recorder_unlock(recorder);
     return full;
+}
+
+/* ---- both --------------------------------------------------------------------------------------------------------- */
+
+struct lp__tables {
+    struct lp__names names;
+    struct lp__paths paths;
+};
+
+bool lp__tables_open(lp_recorder *recorder)
+{
+    if (!recorder->tables)
+        recorder->tables = lp__wiped_memory(sizeof *recorder->tables);
+    struct lp__tables *tables = recorder->tables;
+    if (!tables)
+        return false;
+    tables->names.list = tables->names.first_list;
+    tables->names.room = FIRST / 2;
+    tables->names.table = tables->names.first_table;
+    tables->names.mask = FIRST - 1;
+    tables->paths.table = tables->paths.first_table;
+    tables->paths.mask = FIRST / 2 - 1;
+    recorder->names = &tables->names;
+    recorder->paths = &tables->paths;
+    return true;
+}
+
+void lp__tables_close(lp_recorder *recorder)
+{
+    struct lp__tables *tables = recorder->tables;
+
+    recorder->names = NULL;
+    recorder->paths = NULL;
+    if (!tables)
+        return;
+    if (tables->names.list != tables->names.first_list)
+        free(tables->names.list);
+    if (tables->names.table != tables->names.first_table)
+        free(tables->names.table);
+    if (tables->paths.table != tables->paths.first_table)
+        free(tables->paths.table);
+    free(tables->paths.folded);
+    munmap(tables, sizeof *tables);
+    recorder->tables = NULL;
 }

@@ -6,10 +6,11 @@
 
 #include "core/record.h"
 
-struct lp__names *lp__names_new(void);
-void lp__names_free(struct lp__names *names);
-struct lp__paths *lp__paths_new(void);
-void lp__paths_free(struct lp__paths *paths);
+/* Empty tables in recorder->names and ->paths, in memory that a forked child finds zeroed and takes for its own: its heap is its
+ * parent's, where each chunk that is looked at costs a page. false: no memory. */
+bool lp__tables_open(lp_recorder *recorder);
+/* Not in a child that has not opened its own. */
+void lp__tables_close(lp_recorder *recorder);
 
 /* Id of the path `name` below path `parent` (0 = root). 0 when `limit` paths exist already or memory is out; *fresh tells
  * whether it was made. Under the lock. */

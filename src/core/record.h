@@ -140,11 +140,13 @@ struct lp_recorder {
     _Atomic uint64_t moment_due; /* ticks: when `mult` is refined next */
     lp_segment segment;
     lp_hooks hooks;
-    atomic_flag moment_lock; /* one thread stores the clock's moment */
-    atomic_flag lock;        /* of everything below; cold paths only */
+    atomic_flag moment_lock;   /* one thread stores the clock's moment */
+    atomic_flag lock;          /* of everything below; cold paths only */
+    struct lp__tables *tables; /* owned; what the two next are in */
     struct lp__names *names;
     struct lp__paths *paths;
-    lp_thread **threads; /* all made for this segment; heap */
+    lp_thread **threads;          /* all made for this segment; heap, or the next */
+    lp_thread *first_threads[16]; /* while there are no more */
     uint32_t thread_count, thread_room;
     lp_thread *idle;
     _Atomic uint32_t io_threads;  /* threads that have an io=True entry open */

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/filename.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
@@ -102,6 +104,17 @@ static lp_status make_private(lp_segment *segment)
     return LP_E_MEMORY;
 }
 
+/* false: it does not fit. */
+static bool join(char *out, size_t size, const char *a, const char *b, const char *c)
+{
+    lp_filename text = lp_filename_start(out, size);
+
+    lp_filename_put(&text, a);
+    lp_filename_put(&text, b);
+    lp_filename_put(&text, c);
+    return text.left > 0;
+}
+
 static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder, const char *name, lp_error *error)
 {
     char temporary[300];
@@ -111,14 +124,12 @@ static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder,
     uint64_t capacity = 0, limit = file_limit();
     const char *what = "open";
 
-    if (strlen(name) > 255 ||
-        (size_t)snprintf(segment->path, sizeof segment->path, "%s/%s", folder, name) >= sizeof segment->path)
+    if (strlen(name) > 255 || !join(segment->path, sizeof segment->path, folder, "/", name))
         return lp_error_set(error, LP_E_ARGUMENT, 0, UINT64_MAX, "%s: name too long", folder);
-    snprintf(temporary, sizeof temporary, ".%s.new", name);
+    join(temporary, sizeof temporary, ".", name, ".new");
     fd = openat(dirfd, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         goto failed;
-    (void)fchmod(fd, 0600); /* a umask may have taken our own bits, and readers open it by name */
     what = "flock";
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
         goto failed;
@@ -133,6 +144,8 @@ static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder,
     }
     if (base == MAP_FAILED || fstat(fd, &st) != 0)
         goto failed;
+    if ((st.st_mode & 0777) != 0600)
+        (void)fchmod(fd, 0600); /* a umask has taken our own bits, and readers open it by name */
     madvise(base, capacity, MADV_DONTFORK);
     segment->base = base;
     segment->capacity = capacity;
@@ -144,7 +157,7 @@ static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder,
     /* Growth before 5.14 opens the file by its path: for the first step that is the temporary one. */
     char final[sizeof segment->path];
     memcpy(final, segment->path, sizeof final);
-    if ((size_t)snprintf(segment->path, sizeof segment->path, "%s/%s", folder, temporary) >= sizeof segment->path)
+    if (!join(segment->path, sizeof segment->path, folder, "/", temporary))
         segment->path[0] = '\0';
     bool populated = populate(segment, LP_SEG_START);
     memcpy(segment->path, final, sizeof final);

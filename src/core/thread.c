@@ -14,6 +14,7 @@
 #include "core/thread.h"
 #include "core/wiped.h"
 
+#define FIRST_THREADS (uint32_t)(sizeof((lp_recorder *)0)->first_threads / sizeof(lp_thread *))
 #define LOOK_NS 10000000u /* look at the CPU clock at least every 10 ms: a hypervisor's theft shows no switch */
 
 __thread lp_thread *lp__current;
@@ -69,12 +70,11 @@ lp_status lp_recorder_begin(lp_recorder *recorder)
     lp_seg_header *header = lp_segment_header(&recorder->segment);
 
     /* What a parent left is not ours to free while it may be half changed: a child starts with empty tables. */
-    recorder->names = lp__names_new();
-    recorder->paths = lp__paths_new();
-    if (!recorder->names || !recorder->paths)
+    if (!lp__tables_open(recorder))
         return LP_E_MEMORY;
-    recorder->threads = NULL;
-    recorder->thread_count = recorder->thread_room = 0;
+    recorder->threads = recorder->first_threads;
+    recorder->thread_count = 0;
+    recorder->thread_room = FIRST_THREADS;
     recorder->idle = NULL;
     recorder->mult = lp_clock_calibrate();
     atomic_store(&recorder->io_threads, 0);
@@ -150,14 +150,12 @@ void lp_recorder_end(lp_recorder *recorder)
         else
             thread_free(th);
     }
-    free(recorder->threads);
+    if (recorder->threads != recorder->first_threads)
+        free(recorder->threads);
     recorder->threads = NULL;
     recorder->thread_count = recorder->thread_room = 0;
     recorder->idle = NULL;
-    lp__names_free(recorder->names);
-    lp__paths_free(recorder->paths);
-    recorder->names = NULL;
-    recorder->paths = NULL;
+    lp__tables_close(recorder);
     lp_recorder_unlock(recorder);
 }
 
@@ -236,9 +234,10 @@ static lp_seg_node *node_new(lp_thread *th)
     return node;
 }
 
-static lp_thread *thread_new(lp_recorder *recorder, uint32_t name)
+/* `spare`: memory for it, or NULL. */
+static lp_thread *thread_new(lp_recorder *recorder, uint32_t name, lp_thread *spare)
 {
-    lp_thread *th = lp__wiped_memory(sizeof *th);
+    lp_thread *th = spare ? spare : lp__wiped_memory(sizeof *th);
 
     if (!th)
         return NULL;
@@ -254,12 +253,15 @@ static lp_thread *thread_new(lp_recorder *recorder, uint32_t name)
         goto failed;
     lp_recorder_lock(recorder);
     if (recorder->thread_count == recorder->thread_room) {
-        uint32_t room = recorder->thread_room ? recorder->thread_room * 2 : 16;
-        lp_thread **list = realloc(recorder->threads, room * sizeof *list);
+        uint32_t room = recorder->thread_room * 2;
+        bool first = recorder->threads == recorder->first_threads;
+        lp_thread **list = realloc(first ? NULL : recorder->threads, room * sizeof *list);
         if (!list) {
             lp_recorder_unlock(recorder);
             goto failed;
         }
+        if (first)
+            memcpy(list, recorder->first_threads, sizeof recorder->first_threads);
         recorder->threads = list;
         recorder->thread_room = room;
     }
@@ -279,7 +281,7 @@ failed:
     return NULL;
 }
 
-static lp_thread *attach(lp_recorder *recorder)
+static lp_thread *attach(lp_recorder *recorder, lp_thread *spare)
 {
     uint32_t name = recorder->thread_names && recorder->hooks.thread_name
                         ? recorder->hooks.thread_name(recorder->hooks.user, recorder)
@@ -296,7 +298,9 @@ static lp_thread *attach(lp_recorder *recorder)
     }
     lp_recorder_unlock(recorder);
     if (!th)
-        th = thread_new(recorder, name);
+        th = thread_new(recorder, name, spare);
+    else if (spare)
+        thread_free(spare);
     if (!th) {
         lp__note(recorder, &lp_recorder_health(recorder)->lost_entries);
         return NULL;
@@ -644,7 +648,7 @@ static bool open_here(lp_recorder *recorder)
 
 lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
 {
-    lp_thread *th, **link;
+    lp_thread *th, *spare = NULL, **link;
 
     if (LP_UNLIKELY(lp_recorder_forked(recorder) || !recorder->recording) &&
         (!recorder->enabled || !recorder->hooks.open || !open_here(recorder)))
@@ -653,6 +657,10 @@ lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
     for (link = &lp__current; (th = *link) != NULL;) {
         if (th->recorder == NULL) {
             *link = th->next;
+            if (!th->base && !spare) { /* wiped by the fork: as good as new */
+                spare = th;
+                continue;
+            }
             lp_detector_stop(&th->detector, true);
             thread_free(th);
             continue;
@@ -662,7 +670,8 @@ lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
         link = &th->next;
     }
     if (!th) {
-        th = attach(recorder);
+        th = attach(recorder, spare);
+        spare = NULL;
         if (!th)
             return NULL;
     } else if (link != &lp__current) {
@@ -670,6 +679,8 @@ lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
         th->next = lp__current;
         lp__current = th;
     }
+    if (spare)
+        thread_free(spare);
     bool reaped = th->go != LP_GO;
     if (reaped) {
         __atomic_store_n(&th->go, LP_GO, __ATOMIC_SEQ_CST);

@@ -10,6 +10,7 @@
 
 #include "collector/start.h"
 #include "core/cputime.h"
+#include "core/filename.h"
 #include "python/lpy.h"
 #include "python/names.h"
 #include "store/arena.h"
@@ -65,7 +66,8 @@ static void describe(lpy_session *session)
 
 static void publish_identity(lpy_session *session)
 {
-    lp_buffer bytes = {0};
+    unsigned char room[1024];
+    lp_buffer bytes = {.data = room, .capacity = sizeof room, .borrowed = true};
     lp_segment *segment = &session->core->segment;
 
     if (lp_identity_encode(&session->id, &bytes) == LP_OK) {
@@ -99,8 +101,8 @@ static void set_due(lpy_session *session)
 /* ---- the collector ------------------------------------------------------------------------------------------------ */
 
 /* Sees to it that a collector is beside the run. false: there is none, and this process writes its own snapshots. After the
- * segment has its name and its lock (see lp_collector_ensure); without the GIL is fine. */
-static bool ensure_collector(lpy_session *session)
+ * segment has its name and its lock (see lp_collector_ensure); without the GIL is fine. `folder`: of the segments, or -1. */
+static bool ensure_collector(lpy_session *session, int folder)
 {
     lp_error error = {0}; /* without one nothing is lost, so it is no trouble of the run's */
 
@@ -114,7 +116,8 @@ static bool ensure_collector(lpy_session *session)
                                     .pid_ns = session->id.pid_ns,
                                     .mnt_ns = session->id.mnt_ns,
                                     .time_ns = session->ns.time_ns,
-                                    .source = ask_git ? session->directory : ""};
+                                    .source = ask_git ? session->directory : "",
+                                    .folder_fd = folder + 1};
     return lp_collector_ensure(&request, &error) == LP_OK;
 }
 
@@ -163,32 +166,40 @@ static bool open_segment(void *user, lp_recorder *core)
     }
     if (!session->private)
         describe(session);
-    snprintf(run, sizeof run, "%.*s",
-             (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
-             session->id.run_id.data);
-    snprintf(name, sizeof name, "%lld_%.8s.seg", (long long)session->id.pid,
-             session->id.uuid.size >= 8 ? session->id.uuid.data : "00000000");
+    lp_filename text = lp_filename_start(run, sizeof run);
+    lp_filename_bytes(&text, session->id.run_id.data,
+                      session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1);
+    text = lp_filename_start(name, sizeof name);
+    lp_filename_number(&text, (uint64_t)session->id.pid, 10);
+    lp_filename_put(&text, "_");
+    lp_filename_bytes(&text, session->id.uuid.size >= 8 ? session->id.uuid.data : "00000000", 8);
+    lp_filename_put(&text, ".seg");
     lp_status status = LP_OK;
     /* Another process that ends may remove the folder, empty for a moment, between our open and our first file. */
     for (int attempt = 0; attempt < 5; attempt++) {
         dirfd = attempt == 0 && core->child && session->folder[0] ? lp_place_again(session->folder) : -1;
         if (dirfd >= 0)
-            snprintf(folder, sizeof folder, "%s", session->folder);
+            memcpy(folder, session->folder, sizeof folder);
         else if (session->private || lp_place_open(run, &dirfd, folder, sizeof folder, &error) != LP_OK)
             dirfd = -1;
         status = lp_segment_create(&core->segment, dirfd, folder, name, &error);
-        if (dirfd >= 0)
-            close(dirfd);
         if (dirfd < 0 || core->segment.place == LP_PLACE_SHARED || error.sys != ENOENT)
             break;
+        close(dirfd);
+        dirfd = -1;
         lp_segment_close(&core->segment, false);
         error = (lp_error){0};
     }
-    snprintf(session->folder, sizeof session->folder, "%s", core->segment.place == LP_PLACE_SHARED ? folder : "");
+    if (core->segment.place == LP_PLACE_SHARED)
+        memcpy(session->folder, folder, sizeof session->folder);
+    else
+        session->folder[0] = '\0';
     if (status != LP_OK) {
         note_error(session, &error);
         if (core->child)
             lpy_warn_lost(session, error.text);
+        if (dirfd >= 0)
+            close(dirfd);
         return false;
     }
     lp_seg_header *header = lp_segment_header(&core->segment);
@@ -206,6 +217,8 @@ static bool open_segment(void *user, lp_recorder *core)
     publish_identity(session);
     if (lp_recorder_begin(core) != LP_OK) {
         lp_segment_close(&core->segment, false);
+        if (dirfd >= 0)
+            close(dirfd);
         return false;
     }
     note_error(session, &error);
@@ -217,7 +230,9 @@ static bool open_segment(void *user, lp_recorder *core)
     if (core->segment.place == LP_PLACE_PRIVATE && !session->private &&
         lpy_session_snapshot(session, false, false, &error) != LP_OK)
         lpy_warn_lost(session, error.text);
-    ensure_collector(session);
+    ensure_collector(session, core->segment.place == LP_PLACE_SHARED ? dirfd : -1);
+    if (dirfd >= 0)
+        close(dirfd);
     return true;
 }
 
@@ -316,7 +331,7 @@ lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_e
 /* No Python in here. */
 static lp_status write_overdue(lpy_session *session, lp_error *error)
 {
-    return ensure_collector(session) ? LP_OK : lpy_session_snapshot(session, false, false, error);
+    return ensure_collector(session, -1) ? LP_OK : lpy_session_snapshot(session, false, false, error);
 }
 
 static void overdue(void *user, lp_recorder *core)

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define REPEATED_MAX 9u /* of an idle process, before it is read in full once more */
+
 bool lp__stat_parse(const char *text, lp__stat *out)
 {
     /* The name may hold anything, ") R 1 2" included; what follows has no bracket. */
@@ -79,6 +81,7 @@ lp_reason lp_process_open(lp_process *process, int root, int64_t pid, int64_t st
     lp__stat stat;
 
     *process = (lp_process){.pid = pid, .dir = -1, .real = real, .outer_pid = pid, .rss_kib = LP_UNKNOWN_I64};
+    process->full.clock_ns = LP_UNKNOWN_I64;
     snprintf(path, sizeof path, "proc/%" PRId64, pid);
     process->dir = openat(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (process->dir < 0)
@@ -118,16 +121,60 @@ void lp_process_close(lp_process *process)
     process->dir = -1;
 }
 
-/* CPU time of all threads, also of those that have ended, in us. The clock of a process is anybody's to read; after its number
- * was given away it is another's, so the number is checked by a read of `stat` after it. */
-static int64_t cpu_us(const lp_process *process)
+int64_t lp_process_cpu_ns(int64_t pid)
 {
     struct timespec t;
-    clockid_t clock = (clockid_t)((~(unsigned)process->pid << 3) | 2u); /* CPUCLOCK_SCHED of the process */
+    clockid_t clock = (clockid_t)((~(unsigned)pid << 3) | 2u); /* CPUCLOCK_SCHED of the process */
 
-    if (!process->real || clock_gettime(clock, &t) != 0)
-        return LP_UNKNOWN_I64;
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    return clock_gettime(clock, &t) == 0 ? (int64_t)t.tv_sec * 1000000000 + t.tv_nsec : LP_UNKNOWN_I64;
+}
+
+/* "ff,ffffffff": bits of the mask. */
+static int64_t count_cpus(const char *at)
+{
+    int64_t count = 0;
+
+    for (; *at && *at != '\n'; at++) {
+        unsigned digit = *at >= '0' && *at <= '9' ? (unsigned)(*at - '0') : 0;
+        if (*at >= 'a' && *at <= 'f')
+            digit = (unsigned)(*at - 'a') + 10;
+        count += __builtin_popcount(digit);
+    }
+    return count > 0 ? count : LP_UNKNOWN_I64;
+}
+
+/* One way through its sixty lines: most are told by their first letter. */
+void lp__status_parse(const char *text, lp__status *out)
+{
+    struct {
+        const char *key;
+        int64_t *value;
+    } keys[] = {{"NSpid:", &out->outer_pid},
+                {"VmHWM:", &out->peak_kib},
+                {"VmRSS:", &out->rss_kib},
+                {"VmSwap:", &out->swap_kib},
+                {"Cpus_allowed:", &out->cpus_allowed},
+                {"voluntary_ctxt_switches:", &out->voluntary},
+                {"nonvoluntary_ctxt_switches:", &out->forced}};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        *keys[i].value = LP_UNKNOWN_I64;
+    for (const char *line = text, *end; line; line = end ? end + 1 : NULL) {
+        end = strchr(line, '\n');
+        if (*line != 'V' && *line != 'N' && *line != 'C' && *line != 'v' && *line != 'n')
+            continue;
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+            size_t size = strlen(keys[i].key);
+            const char *at = line + size;
+            if (strncmp(line, keys[i].key, size) != 0 || *keys[i].value != LP_UNKNOWN_I64)
+                continue;
+            if (keys[i].value == &out->cpus_allowed)
+                out->cpus_allowed = count_cpus(at);
+            else if (!lp__number(&at, keys[i].value))
+                *keys[i].value = LP_UNKNOWN_I64;
+            break;
+        }
+    }
 }
 
 /* Where the first thread has ended, the files of the process have no memory any more, but another thread's have. */
@@ -143,44 +190,50 @@ static long read_memory(lp_process *process, lp__text_file *file, const char *na
     return lp__text_once(process->dir, path, text, reason);
 }
 
-/* `status` of the first thread: read once a sample. */
-static void sample_memory(lp_process *process, lp_sample *sample, const char *status, long status_size,
-                          lp_reason status_reason)
+/* `statm` says the same as `status`, and is read where that does not. */
+static int64_t rss_kib(lp_process *process, const lp__status *status, lp_reason *reason)
+{
+    char text[LP__TEXT_ROOM];
+    const char *at = text;
+    int64_t pages = 0;
+
+    if (process->ended) {
+        *reason = LP_REASON_GONE;
+        return LP_UNKNOWN_I64;
+    }
+    if (status->rss_kib != LP_UNKNOWN_I64)
+        return status->rss_kib;
+    if (read_memory(process, &process->statm, "statm", text, reason) < 0)
+        return LP_UNKNOWN_I64;
+    *reason = LP_REASON_UNREADABLE;
+    if (!lp__number(&at, &pages) || !lp__number(&at, &pages))
+        return LP_UNKNOWN_I64;
+    *reason = LP_REASON_LEADER_ENDED;
+    return pages == 0 && process->leader_ended ? LP_UNKNOWN_I64 : pages * (sysconf(_SC_PAGESIZE) >> 10);
+}
+
+/* `status` of the first thread, and why it could not be read. */
+static void sample_memory(lp_process *process, lp_sample *sample, const lp__status *status, lp_reason status_reason)
 {
     char text[LP__TEXT_ROOM];
     lp_reason reason = LP_REASON_NONE;
-    int64_t pages = LP_UNKNOWN_I64, value = 0;
-    bool have = read_memory(process, &process->statm, "statm", text, &reason) >= 0;
+    lp__status other;
 
-    if (have) {
-        const char *at = text;
-        have = lp__number(&at, &pages) && lp__number(&at, &pages);
-        reason = LP_REASON_UNREADABLE;
-    }
-    if (have && pages == 0 && process->leader_ended) {
-        have = false;
-        reason = LP_REASON_LEADER_ENDED;
-    }
-    if (process->ended) {
-        have = false;
-        reason = LP_REASON_GONE;
-    }
-    process->rss_kib = have ? pages * (sysconf(_SC_PAGESIZE) >> 10) : LP_UNKNOWN_I64;
-    lp__sample_put(sample, LP_COLUMN_RSS, have, process->rss_kib, reason);
-    long size = status_size;
-    reason = status_reason;
     if (process->leader_ended) {
-        size = read_memory(process, &process->status, "status", text, &reason);
-        status = text;
+        status_reason = LP_REASON_NONE;
+        if (read_memory(process, &process->status, "status", text, &status_reason) < 0)
+            text[0] = '\0';
+        lp__status_parse(text, &other);
+        status = &other;
     }
-    if (size >= 0)
-        reason = process->ended          ? LP_REASON_GONE
-                 : process->leader_ended ? LP_REASON_LEADER_ENDED
-                                         : LP_REASON_UNREADABLE;
-    have = size >= 0 && lp__number_of(status, "VmHWM:", &value);
-    lp__sample_put(sample, LP_COLUMN_RSS_PEAK, have, value, reason);
-    have = size >= 0 && lp__number_of(status, "VmSwap:", &value);
-    lp__sample_put(sample, LP_COLUMN_SWAP, have, value, reason);
+    process->rss_kib = rss_kib(process, status, &reason);
+    lp__sample_put(sample, LP_COLUMN_RSS, process->rss_kib != LP_UNKNOWN_I64, process->rss_kib, reason);
+    reason = status_reason           ? status_reason
+             : process->ended        ? LP_REASON_GONE
+             : process->leader_ended ? LP_REASON_LEADER_ENDED
+                                     : LP_REASON_UNREADABLE;
+    lp__sample_put(sample, LP_COLUMN_RSS_PEAK, status->peak_kib != LP_UNKNOWN_I64, status->peak_kib, reason);
+    lp__sample_put(sample, LP_COLUMN_SWAP, status->swap_kib != LP_UNKNOWN_I64, status->swap_kib, reason);
 }
 
 static void sample_io(lp_process *process, lp_sample *sample)
@@ -204,35 +257,67 @@ static void sample_io(lp_process *process, lp_sample *sample)
     }
 }
 
-/* "ff,ffffffff": bits of the mask. */
-static bool count_cpus(const char *status, int64_t *count)
-{
-    const char *at = strstr(status, "\nCpus_allowed:");
+/* ---- one that has not run */
 
-    if (!at)
+/* As it was at the last full sample? Then statm's text is read and compared, and kept for the next time. What others can do to a
+ * process that does not run is to take its memory (statm tells) or to move it to other CPUs, which is seen at the next full one. */
+static bool is_as_before(lp_process *process)
+{
+    char text[LP__TEXT_ROOM];
+    lp_reason reason;
+    long size;
+
+    if (!process->idle || !process->full.complete || process->leader_ended || process->ended ||
+        process->full.repeated == REPEATED_MAX)
         return false;
-    *count = 0;
-    for (at += sizeof "\nCpus_allowed:" - 1; *at && *at != '\n'; at++) {
-        unsigned digit = *at >= '0' && *at <= '9' ? (unsigned)(*at - '0') : 0;
-        if (*at >= 'a' && *at <= 'f')
-            digit = (unsigned)(*at - 'a') + 10;
-        *count += __builtin_popcount(digit);
-    }
-    return *count > 0;
+    size = lp__text_read(&process->statm, process->dir, "statm", text, &reason);
+    if (size <= 0 || (size_t)size >= sizeof process->full.statm)
+        return false;
+    bool same = strcmp(text, process->full.statm) == 0;
+    memcpy(process->full.statm, text, (size_t)size + 1);
+    return same;
 }
+
+static void repeat(lp_process *process, lp_sample *sample)
+{
+    memcpy(sample->value, process->full.value, sizeof process->full.value);
+    memcpy(sample->reason, process->full.reason, sizeof process->full.reason);
+    process->full.repeated++;
+}
+
+static void remember(lp_process *process, const lp_sample *sample, bool complete)
+{
+    memcpy(process->full.value, sample->value, sizeof process->full.value);
+    memcpy(process->full.reason, sample->reason, sizeof process->full.reason);
+    process->full.complete = complete;
+    process->full.repeated = 0;
+    if (!process->idle) /* else it was read just before, and nothing has changed it since */
+        process->full.statm[0] = '\0';
+}
+
+/* ---- all of it */
 
 lp_reason lp_process_sample(lp_process *process, lp_sample *sample, unsigned *thread_budget)
 {
     char text[LP__TEXT_ROOM];
-    lp_reason reason = LP_REASON_NONE;
+    lp_reason reason = LP_REASON_NONE, status_reason = LP_REASON_NONE;
     lp__stat stat;
-    int64_t value = 0, cpu = cpu_us(process);
+    lp__status status;
+    int64_t clock = process->real ? lp_process_cpu_ns(process->pid) : LP_UNKNOWN_I64; /* first: the rest is not older */
+    int64_t cpu = clock / 1000;
 
+    process->idle = clock != LP_UNKNOWN_I64 && clock == process->full.clock_ns;
+    if (is_as_before(process)) {
+        repeat(process, sample);
+        return LP_REASON_NONE;
+    }
+    process->full.complete = false;
+    process->full.clock_ns = clock;
     if (lp__text_read(&process->stat, process->dir, "stat", text, &reason) < 0)
         return reason == LP_REASON_NO_FILE ? LP_REASON_GONE : reason;
     if (!lp__stat_parse(text, &stat))
         return LP_REASON_UNREADABLE;
-    if (cpu == LP_UNKNOWN_I64)
+    if (clock == LP_UNKNOWN_I64)
         cpu = (stat.user + stat.system) * LP_TICK_US;
     process->leader_ended = stat.state == 'Z' && stat.threads > 1;
     process->ended = stat.state == 'X' || (stat.state == 'Z' && stat.threads <= 1);
@@ -246,14 +331,17 @@ lp_reason lp_process_sample(lp_process *process, lp_sample *sample, unsigned *th
     lp_sample_set(sample, LP_COLUMN_FAULTS_MINOR, stat.minor);
     lp_sample_set(sample, LP_COLUMN_FAULTS_MAJOR, stat.major);
     lp_sample_set(sample, LP_COLUMN_THREADS, stat.threads);
-    long size = lp__process_read(process, &process->status, "status", text, &reason);
-    if (size >= 0 && lp__number_of(text, "NSpid:", &value))
-        process->outer_pid = value;
-    bool have = size >= 0 && count_cpus(text, &value);
-    lp__sample_put(sample, LP_COLUMN_CPUS_ALLOWED, have, value, size >= 0 ? LP_REASON_UNREADABLE : reason);
-    lp__threads_sample(process, stat.threads, text, size, reason, sample, thread_budget);
-    sample_memory(process, sample, text, size, reason);
+    if (lp__process_read(process, &process->status, "status", text, &status_reason) < 0)
+        text[0] = '\0';
+    lp__status_parse(text, &status);
+    if (status.outer_pid != LP_UNKNOWN_I64)
+        process->outer_pid = status.outer_pid;
+    lp__sample_put(sample, LP_COLUMN_CPUS_ALLOWED, status.cpus_allowed != LP_UNKNOWN_I64, status.cpus_allowed,
+                   status_reason);
+    bool complete = lp__threads_sample(process, stat.threads, &status, status_reason, sample, thread_budget);
+    sample_memory(process, sample, &status, status_reason);
     sample_io(process, sample);
+    remember(process, sample, complete);
     return LP_REASON_NONE;
 }
 

@@ -13,6 +13,9 @@
 
 typedef struct lp__thread_sums lp__thread_sums;
 
+/* What of a row can be as it was: all columns of lp_process_sample. */
+#define LP__PROCESS_COLUMNS ((unsigned)LP_COLUMN_CPUS_ALLOWED + 1)
+
 typedef struct lp_process {
     int64_t pid, start; /* of /proc/<pid>/stat field 22 */
     int dir;            /* owned: /proc/<pid> */
@@ -27,6 +30,16 @@ typedef struct lp_process {
     int64_t rss_kib;                 /* as last read, LP_UNKNOWN_I64 */
     bool leader_ended;               /* the first thread has; others run */
     bool ended;                      /* all have: a zombie */
+    bool idle;                       /* it has not run since the sample before, by its CPU clock */
+    struct {                         /* the last sample that was read in full */
+        int64_t clock_ns;            /* LP_UNKNOWN_I64: none */
+        bool complete;               /* all threads were read */
+        unsigned repeated;           /* samples since that are copies of it */
+        char statm[96];              /* "" not read with it */
+        int64_t value[LP__PROCESS_COLUMNS];
+        uint8_t reason[LP__PROCESS_COLUMNS];
+    } full;
+    bool childless; /* nothing of relatives.c was there at the last look */
 } lp_process;
 
 /* LP_REASON_NONE: open. Otherwise why not: LP_REASON_GONE (also another process has the pid), LP_REASON_HIDDEN, … `start` 0:
@@ -34,8 +47,12 @@ typedef struct lp_process {
 lp_reason lp_process_open(lp_process *process, int root, int64_t pid, int64_t start, bool real);
 void lp_process_close(lp_process *process);
 /* Fills the columns of a process but PSS, children, phases and torch. `thread_budget`: how many threads may be read besides the
- * first; less what was used. LP_REASON_GONE: it has ended (a zombie still has its CPU and I/O), and nothing is filled. */
+ * first; less what was used. A process that has not run and whose memory is as it was has nothing new to tell: its row is repeated,
+ * nine times at most, after two clocks' and one file's reading. LP_REASON_GONE: it has ended (a zombie still has its CPU and I/O), and nothing is filled. */
 lp_reason lp_process_sample(lp_process *process, lp_sample *sample, unsigned *thread_budget);
+/* CPU time of all threads, also of those that have ended; LP_UNKNOWN_I64: no such process. The clock of a process is anybody's to
+ * read; after its number was given away it is another's, which the caller looks into after it. */
+int64_t lp_process_cpu_ns(int64_t pid);
 /* PSS now, in KiB; takes the process's memory map's lock: 12 ms for each GB. `dir` of an lp_process; may be another
  * thread's call. */
 lp_reason lp_process_pss(int dir, int64_t *kib);
@@ -53,12 +70,18 @@ typedef struct lp__stat {
 } lp__stat;
 bool lp__stat_parse(const char *text, lp__stat *out);
 
+/* What /proc/<pid>/status says; LP_UNKNOWN_I64 what it does not. */
+typedef struct lp__status {
+    int64_t rss_kib, peak_kib, swap_kib, voluntary, forced, cpus_allowed, outer_pid;
+} lp__status;
+void lp__status_parse(const char *text, lp__status *out);
+
 /* threads.c: sums of context switches and run-queue delay over the threads of a process. */
 struct lp__thread_sums;
-/* Reads the first thread from `status` and `schedstat` of the process and up to *budget others, those longest unread first; sums
- * what was last seen of each, also of those that have ended since. */
-void lp__threads_sample(lp_process *process, int64_t count, const char *status, long status_size,
-                        lp_reason status_reason, lp_sample *sample, unsigned *budget);
+/* Reads the first thread from `status` (why it could not be read: `status_reason`) and `schedstat` of the process and up to *budget
+ * others, those longest unread first; sums what was last seen of each, also of those that have ended since. true: all were read. */
+bool lp__threads_sample(lp_process *process, int64_t count, const lp__status *status, lp_reason status_reason,
+                        lp_sample *sample, unsigned *budget);
 void lp__threads_free(lp__thread_sums *threads);
 /* A thread besides the first that was there when they were listed, and another one with each call; 0: none. */
 int64_t lp__threads_next(lp__thread_sums *threads);

@@ -76,8 +76,8 @@ static void take_children(const search *s, const char *list)
     while (lp__number(&list, &pid)) {
         one child = {.pid = pid};
         lp__relatives *r = s->process->relatives;
-        if ((r && (r->count == RELATIVES_MAX || is_known(r, pid))) || is_ourselves(s, pid) ||
-            s->is_recorded(s->user, pid))
+        if ((r && (r->count == RELATIVES_MAX || is_known(r, pid))) || s->is_recorded(s->user, pid) ||
+            is_ourselves(s, pid))
             continue;
         if (*s->budget == 0 || !refresh(s->root, &child) || child.ended) /* may have been a recorded one */
             continue;
@@ -135,10 +135,18 @@ void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recor
 
     /* That of a recorded child is known to its last sample only, so a little of it can be left. */
     lp_sample_set(sample, LP_COLUMN_CHILDREN_ENDED_CPU, ended > 0 ? ended * LP_TICK_US : 0);
+    if (process->idle && process->full.repeated > 0 && process->childless) {
+        /* Only a subreaper gets children without running, and it is asked again with its next full sample. */
+        lp_sample_set(sample, LP_COLUMN_CHILDREN_LIVING, 0);
+        lp_sample_set(sample, LP_COLUMN_CHILDREN_LIVING_CPU, 0);
+        lp_sample_set(sample, LP_COLUMN_CHILDREN_LIVING_RSS, 0);
+        return;
+    }
     if (process->relatives)
         refresh_known(&s);
     snprintf(path, sizeof path, "task/%" PRId64 "/children", process->pid);
     bool have = lp__process_read(process, &process->children, path, text, &reason) >= 0;
+    process->childless = have && !text[0] && !process->threads && (!process->relatives || !process->relatives->count);
     if (have) {
         take_children(&s, text);
         look_for_more(&s);

@@ -133,10 +133,12 @@ static void read_one(one *thread, const lp_process *process, uint64_t turn)
     thread->turn = turn;
     snprintf(path, sizeof path, "task/%" PRId64 "/status", thread->tid);
     if (lp__text_once(process->dir, path, text, &reason) >= 0) {
-        if (lp__number_of(text, "voluntary_ctxt_switches:", &value))
-            thread->voluntary = value;
-        if (lp__number_of(text, "nonvoluntary_ctxt_switches:", &value))
-            thread->forced = value;
+        lp__status status;
+        lp__status_parse(text, &status);
+        if (status.voluntary != LP_UNKNOWN_I64)
+            thread->voluntary = status.voluntary;
+        if (status.forced != LP_UNKNOWN_I64)
+            thread->forced = status.forced;
     }
     snprintf(path, sizeof path, "task/%" PRId64 "/schedstat", thread->tid);
     if (lp__text_once(process->dir, path, text, &reason) >= 0 && get_delay(text, &value))
@@ -163,15 +165,14 @@ static unsigned read_in_turn(lp__thread_sums *t, const lp_process *process, unsi
     return read;
 }
 
-void lp__threads_sample(lp_process *process, int64_t count, const char *status, long status_size,
-                        lp_reason status_reason, lp_sample *sample, unsigned *budget)
+bool lp__threads_sample(lp_process *process, int64_t count, const lp__status *status, lp_reason status_reason,
+                        lp_sample *sample, unsigned *budget)
 {
     char text[LP__TEXT_ROOM];
     lp_reason delay_reason = LP_REASON_NONE;
-    int64_t voluntary = 0, forced = 0, delay = 0;
+    int64_t voluntary = status->voluntary, forced = status->forced, delay = 0;
     unsigned read = 0;
-    bool have = status_size >= 0 && lp__number_of(status, "voluntary_ctxt_switches:", &voluntary) &&
-                lp__number_of(status, "nonvoluntary_ctxt_switches:", &forced);
+    bool have = voluntary != LP_UNKNOWN_I64 && forced != LP_UNKNOWN_I64;
     bool have_delay = lp__process_read(process, &process->schedstat, "schedstat", text, &delay_reason) >= 0;
 
     if (have_delay && !get_delay(text, &delay)) {
@@ -185,8 +186,8 @@ void lp__threads_sample(lp_process *process, int64_t count, const char *status, 
         if (count - 1 != (int64_t)t->count || t->turn % LISTED_EVERY == 0) /* 64 threads take 25 us */
             list_threads(t, process);
         read = read_in_turn(t, process, budget);
-        voluntary += t->ended_voluntary;
-        forced += t->ended_forced;
+        voluntary = (have ? voluntary : 0) + t->ended_voluntary;
+        forced = (have ? forced : 0) + t->ended_forced;
         delay += t->ended_delay_us;
         for (uint32_t i = 0; i < t->count; i++) {
             add_known(&voluntary, t->at[i].voluntary);
@@ -194,9 +195,10 @@ void lp__threads_sample(lp_process *process, int64_t count, const char *status, 
             add_known(&delay, t->at[i].delay_us);
         }
     }
-    lp_reason reason = status_size >= 0 ? LP_REASON_UNREADABLE : status_reason;
+    lp_reason reason = status_reason ? status_reason : LP_REASON_UNREADABLE;
     lp__sample_put(sample, LP_COLUMN_SWITCHES_VOLUNTARY, have, voluntary, reason);
     lp__sample_put(sample, LP_COLUMN_SWITCHES_FORCED, have, forced, reason);
     lp__sample_put(sample, LP_COLUMN_RUN_DELAY, have_delay, delay, delay_reason);
     lp_sample_set(sample, LP_COLUMN_THREADS_READ, 1 + (int64_t)read);
+    return !t || read == t->count;
 }

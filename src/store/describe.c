@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/filename.h"
 #include "store/files.h"
 #include "store/internal.h"
 
@@ -26,7 +27,10 @@ static int64_t read_stat(int64_t pid, char *state)
     int saved = errno;
     int64_t start = LP_UNKNOWN_I64;
 
-    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+    lp_filename name = lp_filename_start(path, sizeof path);
+    lp_filename_put(&name, "/proc/");
+    lp_filename_number(&name, (uint64_t)pid, 10);
+    lp_filename_put(&name, "/stat");
     if (pid > 0 && lp__read_text(AT_FDCWD, path, text, sizeof text - 1) > 0) {
         /* field 2 is the command in parentheses and may hold any of them */
         const char *at = strrchr(text, ')');
@@ -35,8 +39,8 @@ static int64_t read_stat(int64_t pid, char *state)
             at = strchr(at, ' ');
             at = at ? at + 1 : NULL;
         }
-        if (at)
-            start = strtoll(at, NULL, 10);
+        if (at && !lp_digits_read(&at, &start))
+            start = LP_UNKNOWN_I64;
     }
     errno = saved;
     return start;
@@ -146,6 +150,15 @@ static const char *text_of(const char *name)
     return text;
 }
 
+/* Most of a child is as its parent was: what is equal takes no memory. */
+static void keep_text(lp_arena *arena, lp_str *out, const char *text)
+{
+    size_t size = text ? strlen(text) : 0;
+
+    if (!out->data || out->size != size || (size && memcmp(out->data, text, size) != 0))
+        *out = lp__text(arena, text);
+}
+
 static void describe_launcher(lp_arena *arena, lp_identity *id)
 {
     static const char *const ranks[] = {"SLURM_PROCID",        "RANK",      "OMPI_COMM_WORLD_RANK", "PMI_RANK",
@@ -183,18 +196,19 @@ static void describe_launcher(lp_arena *arena, lp_identity *id)
     id->world_size = first_number(sizes);
     if (id->world_size == 0 || (id->world_size > 0 && id->rank >= id->world_size))
         id->world_size = LP_UNKNOWN_I64; /* two launchers nested: their numbers do not belong together */
-    id->job_id = lp__empty;
-    for (size_t i = 0; jobs[i] && id->job_id.size == 0; i++)
-        id->job_id = lp__text(arena, text_of(jobs[i]));
-    id->launcher = lp__empty;
+    const char *job = NULL, *launcher = NULL;
+    for (size_t i = 0; jobs[i] && !job; i++)
+        job = text_of(jobs[i]);
+    keep_text(arena, &id->job_id, job);
     int64_t dask = LP_UNKNOWN_I64; /* set by its nannies and its client, so that children know that they are some */
     if (number_of("__DASK_PARENT_PID", &dask) && dask != getpid() && id->rank == LP_UNKNOWN_I64)
-        id->launcher = lp__text(arena, "dask");
-    for (size_t i = 0; i < sizeof launchers / sizeof *launchers && id->launcher.size == 0; i++)
+        launcher = "dask";
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !launcher; i++)
         if (text_of(launchers[i].variable))
-            id->launcher = lp__text(arena, launchers[i].name);
-    if (id->launcher.size == 0 && id->rank != LP_UNKNOWN_I64 && id->world_size != LP_UNKNOWN_I64)
-        id->launcher = lp__text(arena, "torchrun"); /* RANK and WORLD_SIZE are torch's convention */
+            launcher = launchers[i].name;
+    if (!launcher && id->rank != LP_UNKNOWN_I64 && id->world_size != LP_UNKNOWN_I64)
+        launcher = "torchrun"; /* RANK and WORLD_SIZE are torch's convention */
+    keep_text(arena, &id->launcher, launcher);
 }
 
 /* Distinct (package, core) pairs: a core is counted at its first sibling only. */
@@ -270,7 +284,9 @@ static bool describe_self(lp_arena *arena, lp_identity *id)
     struct timespec t;
 
     text[sizeof text - 1] = '\0'; /* a name that fills it is not terminated */
-    id->host = gethostname(text, sizeof text - 1) == 0 ? lp__text(arena, text) : lp__empty;
+    if (gethostname(text, sizeof text - 1) != 0)
+        text[0] = '\0';
+    keep_text(arena, &id->host, text);
     id->pid = getpid();
     id->pid_start = lp_describe_pid_start(id->pid);
     if (id->pid_start == LP_UNKNOWN_I64)

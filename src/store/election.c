@@ -5,11 +5,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "core/filename.h"
 #include "core/layout.h"
 #include "store/describe.h"
 #include "store/files.h"
@@ -30,8 +32,16 @@ static uint64_t inode_of(const char *path)
 void lp_election_name_in(char out[LP_ELECTION_ROOM], uint64_t pid_ns, uint64_t mnt_ns, uint64_t time_ns,
                          uint64_t run_dir_dev, uint64_t run_dir_ino)
 {
-    snprintf(out, LP_ELECTION_ROOM, PREFIX "%u-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".lock",
-             LP_SEG_LAYOUT, pid_ns, mnt_ns, time_ns, run_dir_dev, run_dir_ino);
+    const uint64_t parts[] = {pid_ns, mnt_ns, time_ns, run_dir_dev, run_dir_ino};
+    lp_filename name = lp_filename_start(out, LP_ELECTION_ROOM);
+
+    lp_filename_put(&name, PREFIX);
+    lp_filename_number(&name, LP_SEG_LAYOUT, 10);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        lp_filename_put(&name, "-");
+        lp_filename_number(&name, parts[i], 16);
+    }
+    lp_filename_put(&name, ".lock");
 }
 
 void lp_election_name(char out[LP_ELECTION_ROOM], uint64_t run_dir_dev, uint64_t run_dir_ino)
@@ -55,7 +65,9 @@ static bool is_stray(int fd)
     if (!lp__read_at(fd, text, sizeof text - 1, 0, &got))
         return false;
     text[got] = '\0';
-    if (sscanf(text, SIGNATURE "%" SCNd64 " %" SCNd64 "\n", &pid, &start) == 2)
+    const char *at = text + sizeof SIGNATURE - 1;
+    if (strncmp(text, SIGNATURE, sizeof SIGNATURE - 1) == 0 && lp_digits_read(&at, &pid) && *at++ == ' ' &&
+        lp_digits_read(&at, &start))
         return !lp_describe_pid_runs(pid, start);
     clock_gettime(CLOCK_REALTIME, &now);
     return fstat(fd, &st) == 0 && now.tv_sec - st.st_mtim.tv_sec > STARTING_S;

@@ -1,6 +1,7 @@
 #include "store/open_phases.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "store/files.h"
 #include "store/segment_image.h"
@@ -9,12 +10,40 @@
 #define BYTES_MAX (64u << 10) /* of open entries that are read */
 #define ENTRIES_AT_ONCE 32u
 
+static bool is_within(const lp_open_view *view, lp_off at, size_t size)
+{
+    return at % 8 == 0 && at >= sizeof(lp_seg_header) && at <= view->header.capacity &&
+           size <= view->header.capacity - at;
+}
+
 static bool read_at(int fd, const lp_open_view *view, void *out, lp_off at, size_t size)
 {
     size_t got;
 
-    return at % 8 == 0 && at >= sizeof(lp_seg_header) && at <= view->header.capacity &&
-           size <= view->header.capacity - at && lp__read_at(fd, out, size, at, &got) && got == size;
+    return is_within(view, at, size) && lp__read_at(fd, out, size, at, &got) && got == size;
+}
+
+/* A thread's record, its root and its first entries were taken one after the other, so they are read at once. */
+#define WINDOW 2560u
+typedef struct window {
+    lp_off at;
+    size_t size;
+    uint64_t bytes[WINDOW / sizeof(uint64_t)];
+} window;
+
+static bool read_window(int fd, const lp_open_view *view, window *w, void *out, lp_off at, size_t size)
+{
+    if (at < w->at || at - w->at > w->size || size > w->size - (at - w->at)) {
+        w->at = at;
+        if (!is_within(view, at, size) || !lp__read_at(fd, w->bytes, sizeof w->bytes, at, &w->size))
+            w->size = 0;
+        if (w->size < size)
+            return false;
+    } else if (at % 8 != 0) {
+        return false;
+    }
+    memcpy(out, (const char *)w->bytes + (at - w->at), size);
+    return true;
 }
 
 /* The entry that was opened last of those that are open. A task that waits is as open as the one that runs: which of them runs
@@ -30,7 +59,7 @@ static void look_at(lp_open_thread *thread, const lp_entry *entries, uint32_t co
     }
 }
 
-static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_off at, size_t *left)
+static void read_entries(int fd, lp_open_view *view, window *w, lp_open_thread *thread, lp_off at, size_t *left)
 {
     /* Most threads have one table, of eight: its head and they in one read. */
     struct {
@@ -45,7 +74,7 @@ static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_
             view->cut = true;
             return;
         }
-        if (!read_at(fd, view, &first, at, sizeof first))
+        if (!read_window(fd, view, w, &first, at, sizeof first))
             return;
         *left -= sizeof first;
         memcpy(&head, first.head, sizeof head);
@@ -70,17 +99,18 @@ static void read_entries(int fd, lp_open_view *view, lp_open_thread *thread, lp_
 
 bool lp_open_read(int fd, lp_open_view *view)
 {
-    const lp__image image = {.fd = fd, .name = ""};
     size_t left = BYTES_MAX;
     lp_seg_thread t;
+    window w;
 
     view->count = 0;
     view->cut = false;
-    if (lp__image_header(&image, &view->header, NULL) != LP_OK || view->header.state != LP_SEG_RECORDING)
+    w.size = 0;
+    if (lp__image_header_start(fd, &view->header) != LP_OK || view->header.state != LP_SEG_RECORDING)
         return false;
     lp_off at = view->header.threads;
     for (uint32_t seen = 0; at && seen < THREADS_MAX; seen++, at = t.previous) {
-        if (!read_at(fd, view, &t, at, sizeof t))
+        if (!read_window(fd, view, &w, &t, at, sizeof t))
             break;
         if (t.tid == 0)
             continue;
@@ -90,7 +120,7 @@ bool lp_open_read(int fd, lp_open_view *view)
         }
         lp_open_thread *thread = &view->thread[view->count++];
         *thread = (lp_open_thread){.tid = t.tid, .name = t.name};
-        read_entries(fd, view, thread, t.entries, &left);
+        read_entries(fd, view, &w, thread, t.entries, &left);
     }
     return true;
 }

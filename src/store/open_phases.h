@@ -16,7 +16,7 @@ typedef struct lp_open_thread {
 } lp_open_thread;
 
 typedef struct lp_open_view {
-    lp_seg_header header;
+    lp_seg_header header;                   /* but for `asked` and `run_dir` */
     lp_open_thread thread[LP_OPEN_THREADS]; /* living threads that have recorded */
     uint32_t count;
     bool cut; /* there was more than is looked at */

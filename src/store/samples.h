@@ -29,7 +29,7 @@ typedef enum lp_series {
 #define LP_SAMPLE_PROCESS_COLUMNS(X)                                                                                   \
     X(1, CPU, "cpu", "us", 1, C, "clock_gettime of the process's CPU clock; else utime + stime of stat")               \
     X(2, CPU_SYSTEM, "cpu_system", "us", 10000, C, "/proc/<pid>/stat field 15, steps of 10 ms")                        \
-    X(3, RSS, "rss", "KiB", 4, G, "/proc/<pid>/statm field 2")                                                         \
+    X(3, RSS, "rss", "KiB", 4, G, "/proc/<pid>/status VmRSS; else statm field 2")                                      \
     X(4, RSS_PEAK, "rss_peak", "KiB", 4, G, "/proc/<pid>/status VmHWM")                                                \
     X(5, SWAP, "swap", "KiB", 4, G, "/proc/<pid>/status VmSwap")                                                       \
     X(6, PSS, "pss", "KiB", 1, G, "/proc/<pid>/smaps_rollup Pss")                                                      \

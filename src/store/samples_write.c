@@ -30,7 +30,8 @@ struct lp_sample_writer {
     size_t fresh_bytes;
     uint64_t unix_ns, mono_ns; /* of the first row */
     uint64_t time_us[LP_SAMPLE_ROWS];
-    int64_t value[LP_COLUMNS][LP_SAMPLE_ROWS];
+    int64_t value[LP_SAMPLE_ROWS]
+                 [LP_COLUMNS];  /* a row is put once a second and in one piece, a column read once a minute */
     uint8_t reason[LP_COLUMNS]; /* of what is missing so far */
     lp_share share[LP_SAMPLE_ROWS][LP_SAMPLE_SHARES];
     uint32_t share_count[LP_SAMPLE_ROWS];
@@ -210,13 +211,12 @@ static void put_shares(const lp_sample_writer *writer, lp_buffer *out)
 
 static void put_column(const lp_sample_writer *writer, lp_buffer *out, lp_column column)
 {
-    const int64_t *value = writer->value[column];
-    int64_t step = lp_column_table[column].step, last = LP_UNKNOWN_I64;
+    int64_t value[LP_SAMPLE_ROWS], step = lp_column_table[column].step, last = LP_UNKNOWN_I64;
     uint32_t known = 0;
     bool equal = true;
 
     for (uint32_t i = 0; i < writer->rows; i++)
-        if (value[i] != LP_UNKNOWN_I64) {
+        if ((value[i] = writer->value[i][column]) != LP_UNKNOWN_I64) {
             known++;
             equal &= last == LP_UNKNOWN_I64 || value[i] / step == last;
             last = value[i] / step;
@@ -315,8 +315,8 @@ static bool fits(const lp_sample_writer *writer, const lp_sample *row)
             return false;
         } else if (lp_column_table[i].counter) {
             for (uint32_t k = writer->rows; k-- > 0;)
-                if (writer->value[i][k] != LP_UNKNOWN_I64) {
-                    if (row->value[i] < writer->value[i][k])
+                if (writer->value[k][i] != LP_UNKNOWN_I64) {
+                    if (row->value[i] < writer->value[k][i])
                         return false;
                     break;
                 }
@@ -341,7 +341,7 @@ lp_status lp_sample_writer_add(lp_sample_writer *writer, const lp_sample *row, l
     }
     writer->time_us[at] = row->mono_ns / 1000 - writer->mono_ns / 1000;
     for (unsigned i = 0; i < LP_COLUMNS; i++) {
-        writer->value[i][at] = row->value[i] < 0 ? LP_UNKNOWN_I64 : row->value[i];
+        writer->value[at][i] = row->value[i] < 0 ? LP_UNKNOWN_I64 : row->value[i];
         if (row->value[i] < 0)
             writer->reason[i] = row->reason[i] ? row->reason[i] : LP_REASON_UNREADABLE;
     }

@@ -8,6 +8,7 @@
 
 #define TRIES 24     /* a busy node of another process is read again so often; each takes a few microseconds */
 #define EXTENSIONS 8 /* rounds for a segment that grows while it is read */
+#define THIRD_MAX (256u << 10) /* of a segment that is copied a third time: larger ones would take too much memory */
 #define OCTAVE_SIZE (LP_HIST_SUB * sizeof(uint64_t))
 
 /* Ascending, word by word, each load an acquire: memcpy may go through memory in any order. */
@@ -43,23 +44,12 @@ bool lp__image_word(const lp__image *image, uint64_t offset, uint32_t *word)
     return fetch(image, word, offset, sizeof *word);
 }
 
-lp_status lp__image_header(const lp__image *source, lp_seg_header *header, lp_error *error)
+/* `got` bytes of `size` that were asked for. */
+static lp_status check_header(const lp_seg_header *header, size_t got, size_t size, const char *name, lp_error *error)
 {
-    const char *name = source->name;
-    size_t got = source->memory_size;
-
-    if (source->fd < 0) {
-        if (got < sizeof *header)
-            return lp__fail(error, LP_E_TRUNCATED, name, got, "too short for a segment");
-        copy_words(header, source->memory, sizeof *header);
-    } else {
-        memset(header, 0, sizeof *header);
-        if (!lp__read_at(source->fd, header, sizeof *header, 0, &got))
-            return lp__fail_sys(error, errno, name, "read");
-    }
     if (got >= sizeof header->magic && header->magic != LP_SEG_MAGIC)
         return lp__fail(error, LP_E_FOREIGN, name, 0, "not a segment of lineprofiler");
-    if (got < sizeof *header)
+    if (got < size)
         return lp__fail(error, LP_E_TRUNCATED, name, got, "too short for a segment");
     if (header->order != LP_SEG_ORDER)
         return lp__fail(error, LP_E_FOREIGN, name, offsetof(lp_seg_header, order),
@@ -76,6 +66,33 @@ lp_status lp__image_header(const lp__image *source, lp_seg_header *header, lp_er
         return lp__fail(error, LP_E_DAMAGED, name, offsetof(lp_seg_header, header_size),
                         "the header contradicts itself");
     return LP_OK;
+}
+
+lp_status lp__image_header(const lp__image *source, lp_seg_header *header, lp_error *error)
+{
+    const char *name = source->name;
+    size_t got = source->memory_size;
+
+    if (source->fd < 0) {
+        if (got < sizeof *header)
+            return lp__fail(error, LP_E_TRUNCATED, name, got, "too short for a segment");
+        copy_words(header, source->memory, sizeof *header);
+    } else {
+        memset(header, 0, sizeof *header);
+        if (!lp__read_at(source->fd, header, sizeof *header, 0, &got))
+            return lp__fail_sys(error, errno, name, "read");
+    }
+    return check_header(header, got, sizeof *header, name, error);
+}
+
+lp_status lp__image_header_start(int fd, lp_seg_header *header)
+{
+    size_t got;
+
+    header->magic = 0;
+    if (!lp__read_at(fd, header, offsetof(lp_seg_header, asked), 0, &got))
+        return LP_E_IO;
+    return check_header(header, got, offsetof(lp_seg_header, asked), "", NULL);
 }
 
 static lp_status take(const lp__image *image, unsigned char **bytes, size_t *had, size_t size, lp_error *error)
@@ -103,8 +120,8 @@ lp_status lp__image_take(lp__image *image, lp_error *error)
     lp_status status = lp__image_header(image, &header, error);
     size_t size = extent(image, &header);
 
-    image->bytes = image->first = NULL;
-    image->size = image->first_size = 0;
+    image->bytes = image->first = image->last = NULL;
+    image->size = image->first_size = image->last_size = 0;
     if (status == LP_OK && image->moving)
         status = take(image, &image->first, &image->first_size, size, error);
     if (status == LP_OK)
@@ -117,6 +134,8 @@ lp_status lp__image_take(lp__image *image, lp_error *error)
             break;
         status = take(image, &image->bytes, &image->size, size, error);
     }
+    if (status == LP_OK && image->moving && image->fd >= 0 && image->size <= THIRD_MAX)
+        status = take(image, &image->last, &image->last_size, image->size, error);
     if (status != LP_OK)
         lp__image_free(image);
     return status;
@@ -126,8 +145,9 @@ void lp__image_free(lp__image *image)
 {
     free(image->bytes);
     free(image->first);
-    image->bytes = image->first = NULL;
-    image->size = image->first_size = 0;
+    free(image->last);
+    image->bytes = image->first = image->last = NULL;
+    image->size = image->first_size = image->last_size = 0;
 }
 
 void *lp__image_at(const lp__image *image, uint64_t offset, size_t size)
@@ -221,7 +241,9 @@ static bool settle_moving(lp__image *image, const record *r, lp_off thread)
     uint32_t done, begun, before = 0;
     lp_seg_undo undo;
 
-    if (!lp__image_word(image, r->at + r->begun, &begun))
+    if (r->at + r->begun + 4u <= image->last_size)
+        begun = word_of(image->last + r->at + r->begun);
+    else if (!lp__image_word(image, r->at + r->begun, &begun))
         return false;
     if (r->at + 4u <= image->first_size && word_of(image->first + r->at) == begun &&
         word_of(image->bytes + r->at) == begun)

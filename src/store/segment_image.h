@@ -2,7 +2,7 @@
  * copy at leisure: it does not change any more.
  *
  * While the writer runs, the copy is taken twice: `done` words from the first, all else from the second, and `begun` is
- * read after both. Equal words then mean that nothing changed in between, in whatever order a copy went through
+ * read after both: of a small file out of a third copy, which costs less than a call for each word. Equal words then mean that nothing changed in between, in whatever order a copy went through
  * memory. What did change is read again alone, a bounded number of times. */
 #ifndef LP_STORE_SEGMENT_IMAGE_H
 #define LP_STORE_SEGMENT_IMAGE_H
@@ -15,6 +15,8 @@ typedef struct lp__image {
     size_t size;
     unsigned char *first; /* owned; the first copy, NULL if nothing moves */
     size_t first_size;
+    unsigned char *last; /* owned; the third, NULL if there is none */
+    size_t last_size;
     int fd; /* source, -1: memory */
     const unsigned char *memory;
     size_t memory_size;
@@ -24,7 +26,9 @@ typedef struct lp__image {
 
 /* The header alone, checked: magic, order, layout, header_size, used <= capacity <= LP__FILE_MAX. */
 lp_status lp__image_header(const lp__image *source, lp_seg_header *header, lp_error *error);
-/* Takes the copy. `image` has its source set; bytes and first are owned by the caller until lp__image_free. */
+/* The same of a file, but for `asked` and `run_dir`, more than half of it, which stay as they are. */
+lp_status lp__image_header_start(int fd, lp_seg_header *header);
+/* Takes the copy. `image` has its source set; all copies are owned by the caller until lp__image_free. */
 lp_status lp__image_take(lp__image *image, lp_error *error);
 void lp__image_free(lp__image *image);
 

@@ -34,8 +34,8 @@ typedef struct reader {
     pending *stack;        /* owned */
     uint32_t stacked, stack_room;
     uint64_t budget; /* elements that a segment of this size can hold, less those seen */
-    lp_cell cells[2][LP_HIST_CELLS];
     lp_error *error;
+    lp_cell cells[2][LP_HIST_CELLS]; /* last: not cleared, which would be most of the clearing */
 } reader;
 
 static lp_status damaged(const reader *r, uint64_t offset, const char *what)
@@ -639,8 +639,10 @@ static lp_status read_image(lp__image *image, const lp_moment *now, const lp_mom
 
     if (status != LP_OK)
         return status;
-    r = calloc(1, sizeof *r);
+    r = malloc(sizeof *r);
     made = lp_worker_new();
+    if (r)
+        memset(r, 0, offsetof(reader, cells));
     if (!r || !made) {
         status = lp__fail(error, LP_E_MEMORY, image->name, UINT64_MAX, "out of memory");
         goto done;

@@ -8,7 +8,8 @@
 typedef struct lp_buffer { /* growing bytes */
     unsigned char *data;   /* owned; free with lp_buffer_free */
     size_t size, capacity;
-    bool failed; /* out of memory: sticky, further appends do nothing */
+    bool failed;   /* out of memory: sticky, further appends do nothing */
+    bool borrowed; /* data is the caller's, until it is too small */
 } lp_buffer;
 void lp_buffer_free(lp_buffer *buffer);
 
@@ -30,6 +31,10 @@ lp_status lp_snapshot_head(const void *data, size_t size, const char *name, lp_w
  * older file stands. For use inside the user's program: keeps errno, signal mask and cancellation, survives
  * RLIMIT_FSIZE. Any thread. */
 lp_status lp_snapshot_write(const char *run_dir, const lp_worker *worker, bool sync, lp_error *error);
+/* The same in two steps, for many files: the folder <run_dir>/workers/<host>, -1: errno; a file in it, `shown` in error texts. The
+ * caller has blocked SIGXFSZ, and errno is not kept. */
+int lp_snapshot_folder(const char *run_dir, lp_str host);
+lp_status lp_snapshot_put(int folder, const char *shown, const lp_worker *worker, bool sync, lp_error *error);
 /* Removes half-written files of this user whose writer was killed: older than ten minutes, and nobody holds their lock. Best
  * effort: where files cannot be locked they stay. Keeps errno. */
 void lp_snapshot_tidy(const char *run_dir);

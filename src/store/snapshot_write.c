@@ -53,8 +53,7 @@ static void lower_shield(const shield *s)
     pthread_setcancelstate(s->cancel, NULL);
 }
 
-/* The folder workers/<host> of a run directory; -1: errno. */
-static int open_workers(const char *run_dir, lp_str host)
+int lp_snapshot_folder(const char *run_dir, lp_str host)
 {
     char name[129];
     int run = lp__open_path(run_dir, true), workers = -1, folder = -1;
@@ -117,9 +116,10 @@ static void remove_older(int folder, const char *stem, uint32_t generation, bool
     }
     for (uint32_t back = 1; back <= 3 && back <= generation; back++) {
         snprintf(name, sizeof name, "%s.%u.snap", stem, (unsigned)(generation - back));
-        bool removed = unlinkat(folder, name, 0) == 0;
+        if (unlinkat(folder, name, 0) == 0)
+            break;
         snprintf(name, sizeof name, "%s.%u.final.snap", stem, (unsigned)(generation - back));
-        if (unlinkat(folder, name, 0) == 0 || removed)
+        if (unlinkat(folder, name, 0) == 0)
             break;
     }
 }
@@ -165,29 +165,33 @@ failed:;
     return lp__fail_sys(error, reason, shown, what);
 }
 
+lp_status lp_snapshot_put(int folder, const char *shown, const lp_worker *worker, bool sync, lp_error *error)
+{
+    lp_buffer bytes = {0};
+    lp_status status = lp_snapshot_encode(worker, &bytes);
+
+    if (status == LP_OK)
+        status = store(folder, shown, worker, &bytes, sync, error);
+    else
+        lp__fail(error, status, shown, UINT64_MAX, "no memory for a snapshot");
+    lp_buffer_free(&bytes);
+    return status;
+}
+
 lp_status lp_snapshot_write(const char *run_dir, const lp_worker *worker, bool sync, lp_error *error)
 {
-    int saved = errno, folder = -1;
-    lp_buffer bytes = {0};
+    int saved = errno;
+    lp_status status;
     shield s;
 
     raise_shield(&s);
-    lp_status status = lp_snapshot_encode(worker, &bytes);
-    if (status != LP_OK) {
-        lp__fail(error, status, run_dir, UINT64_MAX, "no memory for a snapshot");
-        goto done;
-    }
-    folder = open_workers(run_dir, worker->id.host);
-    if (folder < 0) {
-        status = lp__fail_sys(error, errno, run_dir, "make the folder for snapshots");
-        goto done;
-    }
-    status = store(folder, run_dir, worker, &bytes, sync, error);
-
-done:
-    if (folder >= 0)
+    int folder = lp_snapshot_folder(run_dir, worker->id.host);
+    if (folder >= 0) {
+        status = lp_snapshot_put(folder, run_dir, worker, sync, error);
         close(folder);
-    lp_buffer_free(&bytes);
+    } else {
+        status = lp__fail_sys(error, errno, run_dir, "make the folder for snapshots");
+    }
     lower_shield(&s);
     errno = saved;
     return status;

@@ -4,7 +4,8 @@
 
 void lp_buffer_free(lp_buffer *buffer)
 {
-    free(buffer->data);
+    if (!buffer->borrowed)
+        free(buffer->data);
     *buffer = (lp_buffer){0};
 }
 
@@ -18,11 +19,14 @@ static bool reserve(lp_buffer *out, size_t more)
         size_t capacity = out->capacity ? 2 * out->capacity : 4096;
         while (capacity < out->size + more)
             capacity *= 2;
-        unsigned char *data = realloc(out->data, capacity);
+        unsigned char *data = realloc(out->borrowed ? NULL : out->data, capacity);
         if (!data) {
             out->failed = true;
             return false;
         }
+        if (out->borrowed)
+            memcpy(data, out->data, out->size);
+        out->borrowed = false;
         out->data = data;
         out->capacity = capacity;
     }

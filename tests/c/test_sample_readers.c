@@ -183,6 +183,99 @@ static void zombies_and_ended_leaders(void)
     lp_process_close(&p);
 }
 
+static const char *read_stat(pid_t pid)
+{
+    static char content[512];
+    int fd = open(text("/proc/%d/stat", (int)pid), O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd >= 0 ? read(fd, content, sizeof content - 1) : 0;
+    content[size > 0 ? size : 0] = '\0';
+    close(fd);
+    return content;
+}
+
+/* A real process that waits, then works: while it waits its row is the same but costs little, and afterwards nothing is missing. */
+static void one_that_waits(void)
+{
+    int ready[2], go[2], done[2], slash = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    lp_process p;
+    lp_sample first, s;
+    char byte;
+    unsigned full = 0, repeated = 0;
+    REQUIRE(pipe(ready) == 0 && pipe(go) == 0 && pipe(done) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)!write(ready[1], "x", 1);
+        (void)!read(go[0], &byte, 1);
+        char *memory = malloc(8 << 20);
+        memset(memory, 1, 8 << 20); /* 8 MB of memory, 2,000 faults, some CPU time */
+        (void)!write(done[1], memory, 1);
+        (void)!read(go[0], &byte, 1);
+        _exit(0);
+    }
+    REQUIRE(read(ready[0], &byte, 1) == 1);
+    REQUIRE(lp_process_open(&p, slash, pid, 0, true) == LP_REASON_NONE);
+    for (int i = 0; i < 10000 && !strstr(read_stat(pid), ") S "); i++) /* until it waits in its read */
+        usleep(1000);
+    for (int i = 0; i < 40; i++) {
+        unsigned threads = 10, children = 10;
+        lp_sample_init(&s);
+        CHECK_EQ(lp_process_sample(&p, &s, &threads), LP_REASON_NONE);
+        lp_process_children(&p, slash, nobody, NULL, 0, &s, &children);
+        CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], 0);
+        if (!p.idle || i == 0)
+            first = s;
+        for (unsigned c = 0; p.idle && c <= LP_COLUMN_CPUS_ALLOWED; c++)
+            CHECK_EQ(s.value[c], first.value[c]);
+        repeated += p.full.repeated > 0;
+        full += p.full.repeated == 0;
+        usleep(1000);
+    }
+    CHECK(repeated >= 20 && full >= 4); /* one of ten is read in full */
+    REQUIRE(write(go[1], "x", 1) == 1 && read(done[0], &byte, 1) == 1);
+    unsigned threads = 10;
+    lp_sample_init(&s);
+    CHECK_EQ(lp_process_sample(&p, &s, &threads), LP_REASON_NONE);
+    CHECK(!p.idle);
+    CHECK(s.value[LP_COLUMN_CPU] > first.value[LP_COLUMN_CPU]);
+    CHECK(s.value[LP_COLUMN_RSS] >= first.value[LP_COLUMN_RSS] + (7 << 10)); /* the kernel counts in batches */
+    CHECK(s.value[LP_COLUMN_FAULTS_MINOR] > first.value[LP_COLUMN_FAULTS_MINOR]);
+    kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    lp_sample_init(&s);
+    CHECK(lp_process_sample(&p, &s, &threads) != LP_REASON_NONE); /* nothing is repeated of the dead */
+    lp_process_close(&p);
+    for (int i = 0; i < 2; i++) {
+        close(ready[i]);
+        close(go[i]);
+        close(done[i]);
+    }
+    close(slash);
+}
+
+static void words_of_status(void)
+{
+    lp__status status;
+    lp__status_parse(
+        "Name:\tnonvoluntary_ctxt_switches: 9\nNSpid:\t7\t1\nVmHWM:\t  30 kB\nVmRSS:\t  20 kB\nVmSwap:\t 4 kB\n"
+        "Cpus_allowed:\tf,00000003\nCpus_allowed_list:\t0-1\nvoluntary_ctxt_switches:\t5\n"
+        "nonvoluntary_ctxt_switches:\t6",
+        &status);
+    CHECK_EQ(status.outer_pid, 7);
+    CHECK_EQ(status.peak_kib, 30);
+    CHECK_EQ(status.rss_kib, 20);
+    CHECK_EQ(status.swap_kib, 4);
+    CHECK_EQ(status.cpus_allowed, 6);
+    CHECK_EQ(status.voluntary, 5);
+    CHECK_EQ(status.forced, 6);
+    lp__status_parse("VmRSS:\tmany kB\nCpus_allowed:\t0\nVmSwap:", &status);
+    CHECK_EQ(status.rss_kib, LP_UNKNOWN_I64);
+    CHECK_EQ(status.cpus_allowed, LP_UNKNOWN_I64);
+    CHECK_EQ(status.swap_kib, LP_UNKNOWN_I64);
+    lp__status_parse("", &status);
+    CHECK_EQ(status.voluntary, LP_UNKNOWN_I64);
+}
+
 /* 41 threads, of which 8 may be read a time: all have been read after five times, and none is forgotten when it ends. */
 static void threads_in_turn(void)
 {
@@ -579,6 +672,8 @@ int main(void)
     RUN(pids_that_are_not_it);
     RUN(what_is_missing_has_a_reason);
     RUN(zombies_and_ended_leaders);
+    RUN(one_that_waits);
+    RUN(words_of_status);
     RUN(threads_in_turn);
     RUN(children_that_are_not_recorded);
     RUN(a_host);

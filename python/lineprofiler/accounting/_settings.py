@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing itself takes 3 ms and 0.8 MB, which every fork would copy
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
