@@ -94,15 +94,21 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &ours, NULL);
 }
 
+#ifdef __GLIBC__
+typedef __rlimit_resource_t resource;
+#else
+typedef int resource;
+#endif
+
 /* As far as the hard ones allow. A core file beside the program's would only puzzle. */
 static void reset_limits(void)
 {
     struct rlimit limit;
 
     for (int which = 0; which < RLIM_NLIMITS; which++)
-        if (getrlimit(which, &limit) == 0) {
+        if (getrlimit((resource)which, &limit) == 0) {
             limit.rlim_cur = which == RLIMIT_CORE ? 0 : limit.rlim_max;
-            setrlimit(which, &limit);
+            setrlimit((resource)which, &limit);
         }
 }
 

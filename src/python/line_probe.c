@@ -139,12 +139,12 @@ static PyObject *namespace_of(const lpy_line_backend *backend)
     return globals;
 }
 
-static PyObject *function_of(const side *side, size_t probe, const char *suffix)
+static PyObject *function_of(const side *copy, size_t probe, const char *suffix)
 {
     char name[64];
 
     snprintf(name, sizeof name, "%s%s", names[probe], suffix);
-    return PyDict_GetItemString(side->globals, name); /* borrowed */
+    return PyDict_GetItemString(copy->globals, name); /* borrowed */
 }
 
 static bool mark(LineEngine *engine, PyObject *function, PyObject **code)
@@ -191,11 +191,11 @@ static bool call(PyObject *function, PyObject *passes, times *t, uint32_t round)
     return result != NULL;
 }
 
-static bool round_of(bench *b, side *side)
+static bool round_of(bench *b, side *copy)
 {
     for (size_t i = 0; i < b->probes; i++) {
-        PyObject *function = function_of(side, i, "");
-        times *of = &side->of[i], *none = &side->none[i];
+        PyObject *function = function_of(copy, i, "");
+        times *of = &copy->of[i], *none = &copy->none[i];
 
         if (!function || !call(function, b->few, NULL, 0) || !call(function, b->none, none, b->rounds) ||
             !call(function, b->passes, of, b->rounds))
@@ -204,10 +204,10 @@ static bool round_of(bench *b, side *side)
     return true;
 }
 
-static bool agree(const bench *b, const side *side)
+static bool agree(const bench *b, const side *copy)
 {
     for (size_t i = 0; i < b->probes; i++)
-        if (side->of[i].second - side->of[i].least > side->of[i].least / AGREE)
+        if (copy->of[i].second - copy->of[i].least > copy->of[i].least / AGREE)
             return false;
     return true;
 }
