@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import shutil
@@ -31,8 +30,8 @@ def test_overdue_snapshots_are_written_on_the_way_out_of_a_phase(stage: Stage, c
         import glob, os, sys, time
         from lineprofiler.accounting import Profiler
 
-        profiler = Profiler("run", role="r", snapshot_interval_s=0.2)
         began, seen = time.monotonic(), []
+        profiler = Profiler("run", role="r", snapshot_interval_s=0.2)
         while time.monotonic() < began + 1.5:
             with profiler.phase("a"):
                 time.sleep(0.005)
@@ -53,9 +52,8 @@ def test_overdue_snapshots_are_written_on_the_way_out_of_a_phase(stage: Stage, c
     # 1.5 s hold 7 of them; a loaded machine may do fewer, never more.
     assert 3 <= len(periodic) <= 8
     assert numbers[-1] <= 8
-    times = [at for _, at in periodic]
-    assert times[0] >= 0.19
-    assert all(b - a >= 0.15 for a, b in itertools.pairwise(times))
+    # The n-th is not seen before n intervals are over, however late it and those before it were (1 %: two clocks).
+    assert all(at >= 0.198 * number for number, (_, at) in zip(numbers, periodic, strict=True)), periodic
 
 
 @pytest.mark.parametrize("how", ["busy", "idle"])
