@@ -252,19 +252,29 @@ def test_lines_that_sleep_and_spin() -> None:
     """)
     engine = marked(space, "f", "inner")
     known: dict[Any, int] = {}
-    with Running(engine):
-        before = time.perf_counter_ns()
-        space["f"](known)
-        elapsed = time.perf_counter_ns() - before
-    times, selves = ns(engine, space["f"]), own_ns(engine, space["f"])
-    assert near(times[3], known[3])
-    assert near(times[8], known["inner"])
-    assert near(selves[8], 0)
-    assert near(sum(ns(engine, space["inner"]).values()), known["inner"])
-    assert sum(row[5] for row in engine.lines()) <= elapsed
-    calls = {row[0]: row for row in engine.functions()}
-    assert near(calls[0][2], calls[0][3] + calls[1][2])  # inclusive = self + child
-    assert calls[1][2] == calls[1][3]
+    # What a neighbour takes between the program's look at the clock and ours is in one of them only: such a round is
+    # done again. A wrong figure is wrong in every round.
+    for _ in range(20):
+        with Running(engine):
+            engine.clear()
+            before = time.perf_counter_ns()
+            space["f"](known)
+            elapsed = time.perf_counter_ns() - before
+        times, selves = ns(engine, space["f"]), own_ns(engine, space["f"])
+        pairs = {
+            "sleeps": (times[3], known[3]),
+            "calls": (times[8], known["inner"]),
+            "itself": (selves[8], 0),
+            "is called": (sum(ns(engine, space["inner"]).values()), known["inner"]),
+        }
+        assert sum(row[5] for row in engine.lines()) <= elapsed
+        calls = {row[0]: row for row in engine.functions()}
+        assert near(calls[0][2], calls[0][3] + calls[1][2])  # inclusive = self + child
+        assert calls[1][2] == calls[1][3]
+        if all(near(*pair) for pair in pairs.values()):
+            break
+    else:
+        raise AssertionError(pairs)
 
 
 def test_recursion_counts_each_moment_once() -> None:

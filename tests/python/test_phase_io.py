@@ -181,12 +181,13 @@ def test_io_in_a_forked_child(run_dir: Path) -> None:
     """The kernel's counters of a child start at 0; so do ours."""
     run_python(
         """
-        import os, sys
+        import os, sys, traceback
         from lineprofiler import accounting
         from lineprofiler.accounting import phase
         profiler = accounting.Profiler(sys.argv[1], install=True, snapshot_interval_s=None)
         for _ in range(20):
             profiler.snapshot()
+        profiler.merged_tree()  # what it imports is the parent's reading
         with phase("parent", io=True):
             pid = os.fork()
             if pid == 0:
@@ -196,10 +197,13 @@ def test_io_in_a_forked_child(run_dir: Path) -> None:
                     sink = os.open("/dev/null", os.O_WRONLY)
                     with phase("child", io=True):
                         os.write(sink, b"x" * 50)
-                    assert profiler.merged_tree()[("child",)].counters == {"io_write_chars": 50}
+                    counters = profiler.merged_tree()[("child",)].counters
+                    assert counters == {"io_write_chars": 50}, counters
                     own = profiler.io_counters()
                     assert 50 <= own.write_chars < 1 << 20 and own.read_chars < 1 << 20, own
                     status = 0
+                except BaseException:
+                    traceback.print_exc()
                 finally:
                     sys.stderr.flush()
                     os._exit(status)

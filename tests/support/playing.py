@@ -14,10 +14,14 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 Body = list[list[Any]]
+
+# A thread that was joined may still be counted by the kernel when the program forks, which Python (3.12) goes by.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 
 
 class Trouble(Exception):

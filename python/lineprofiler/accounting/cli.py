@@ -63,9 +63,13 @@ def _program(name: str) -> Callable[[list[str]], int]:
 
 def _quietly(program: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Runs it as the C command is run: a closed pipe ends it quietly, --help and an interrupt have their codes."""
-    out = sys.stdout
+    out, err = sys.stdout, sys.stderr
+    code = 0
     try:
-        code = program(arguments)
+        try:
+            code = program(arguments)
+        except SystemExit as end:  # argparse has printed the help
+            code = int(end.code or 0)
         if out is not None:
             out.flush()
     except BrokenPipeError:
@@ -73,8 +77,11 @@ def _quietly(program: Callable[[list[str]], int], arguments: list[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-    except SystemExit as end:  # argparse has printed the help
-        return int(end.code or 0)
+    except OSError as error:
+        _drop(out)
+        if err is not None and code != 2:  # else it has been said
+            err.write(f"lineprofiler: cannot write the output: {error.strerror or error}\n")
+        return 2
     return code
 
 
