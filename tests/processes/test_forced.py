@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from halting import Halted, halted, thread_named
-from lpstage import Stage, wait_for
+from lpstage import Stage, descriptors, wait_for
 
 PROGRAM = Path(sysconfig.get_path("platlib")) / "lineprofiler" / "lineprofiler-collector"
 GUARD_S = 20.0
@@ -109,17 +109,8 @@ def signed_collector(stage: Stage) -> int:
     return stage.collectors()[0]
 
 
-def opened(pid: int) -> list[str]:
-    found = []
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                found.append(os.readlink(entry.path))
-    return found
-
-
 def watches(collector: int, segment: str) -> bool:
-    return any(segment in link for link in opened(collector))
+    return any(segment in link for link in descriptors(collector))
 
 
 def exact(stage: Stage, entries: int, states: list[str]) -> None:

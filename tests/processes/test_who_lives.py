@@ -4,7 +4,6 @@ that were removed, what earlier runs have left. With a collector and, where it i
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lpstage import Stage, wait_for
+from lpstage import Stage, descriptors, wait_for
 from lptest import run_process
 
 GUARD_S = 20.0
@@ -31,15 +30,6 @@ def tell(process: subprocess.Popen[str], word: str = "") -> None:
     assert process.stdin is not None
     process.stdin.write(word + "\n")
     process.stdin.flush()
-
-
-def descriptors(pid: int) -> list[str]:
-    found = []
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                found.append(os.readlink(entry.path))
-    return found
 
 
 def is_watched(stage: Stage, name: str) -> bool:

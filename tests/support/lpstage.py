@@ -57,6 +57,16 @@ def processes_with(argument: str, name: str) -> list[int]:
     return sorted(found)
 
 
+def descriptors(pid: int) -> list[str]:
+    """What the descriptors of a process lead to; empty if it has ended."""
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                found.append(os.readlink(entry.path))
+    return found
+
+
 @dataclass
 class Stage:
     folder: Path
