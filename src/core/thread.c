@@ -291,6 +291,11 @@ static lp_thread *attach(lp_recorder *recorder, lp_thread *spare)
                         : 0;
     lp_thread *th = NULL;
 
+    if (!recorder->recording) { /* closed while that ran Python */
+        if (spare)
+            thread_free(spare);
+        return NULL;
+    }
     lp_recorder_lock(recorder);
     for (lp_thread **link = &recorder->idle; *link; link = &(*link)->idle) {
         if (!recorder->thread_names || (*link)->name == name) {
@@ -652,8 +657,7 @@ lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
 {
     lp_thread *th, *spare = NULL, **link;
 
-    /* A fork has wiped this thread's state, so the guard's page as well. Stored to before it is read: a page that is only read is
-     * mapped by one fault, and replaced by the next. */
+    /* After a fork: the guard's page is stored to before it is read, or a page of zeros would be mapped first, and then replaced. */
     if (lp__current && !lp__current->recorder)
         __atomic_fetch_or(recorder->guard + 1, 0, __ATOMIC_RELAXED);
     if (LP_UNLIKELY(lp_recorder_forked(recorder) || !recorder->recording) &&
