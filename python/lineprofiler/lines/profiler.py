@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lineprofiler.config import ProfilerConfig, enabled_by_environment, get_config
 from lineprofiler.lines import engine as engines
 from lineprofiler.lines import lprof, tables
-from lineprofiler.lines.callables import codes_of, functions_of_class, functions_of_module
+from lineprofiler.lines.callables import codes_of, has_code
 from lineprofiler.lines.model import FunctionKey, Profile
 from lineprofiler.lines.project import Project, folder_of_caller
+from lineprofiler.lines.scopes import Scope, policies_of
 from lineprofiler.lines.source import SourceBook
 from lineprofiler.lines.stats import FunctionStats, Stats
 
@@ -239,28 +240,63 @@ class LineProfiler:
         self._mark(code, code.co_name, {}, nested)
 
     def add_class(
-        self, cls: type, *, scoping_policy: str | None = None, wrap: bool = False, nested: bool = False
+        self,
+        cls: type,
+        *,
+        scoping_policy: str | Mapping[str, str] | None = None,
+        wrap: bool = False,
+        nested: bool = False,
     ) -> int:
-        """Marks all functions of a class; how many. `scoping_policy`: "exact" leaves out classes inside it, "children",
-        "descendants", "siblings" and "none" take those from modules below, around or anywhere, None those of its own.
-        `wrap`: their calls are profiled from now on, as after ``profiler(function)``; nothing is wrapped for it."""
-        self._chosen = True
-        return self._added([self.add_callable(f, nested=nested) for f in functions_of_class(cls, scoping_policy)], wrap)
+        """Marks the members of a class: its functions, and those of classes in it; how many members had new ones.
+
+        `scoping_policy`, one for all or ``{"func": …, "class": …, "module": …}``: which functions are marked and into
+        which classes and modules it goes on: "children" are defined in this class, "descendants" also deeper in it,
+        "siblings" (None) anywhere in its module, "none" everywhere, "exact" goes into nothing. `wrap`: calls are
+        profiled from now on, as after ``profiler(function)``; nothing is wrapped for it. Raises ValueError for another
+        policy.
+        """
+        return self._add_members(cls, scoping_policy, wrap, nested)
 
     def add_module(
-        self, mod: ModuleType, *, scoping_policy: str | None = None, wrap: bool = False, nested: bool = False
+        self,
+        mod: ModuleType,
+        *,
+        scoping_policy: str | Mapping[str, str] | None = None,
+        wrap: bool = False,
+        nested: bool = False,
     ) -> int:
-        """Marks all functions and classes of a module; how many. `scoping_policy` and `wrap` as those of `add_class`:
-        None and "exact" leave out what it imported."""
-        self._chosen = True
-        return self._added(
-            [self.add_callable(f, nested=nested) for f in functions_of_module(mod, scoping_policy)], wrap
-        )
+        """Marks the members of a module: functions and classes; how many members had new ones.
 
-    def _added(self, each: list[int], wrap: bool) -> int:
-        if wrap and any(each):
+        `scoping_policy` and `wrap` as those of `add_class`: "children" are defined in this module, "descendants" also
+        in modules below it, "siblings" also in its package; None takes siblings, and goes into no other module.
+        """
+        return self._add_members(mod, scoping_policy, wrap, nested)
+
+    def _add_members(
+        self, owner: type | ModuleType, policy: str | Mapping[str, str] | None, wrap: bool, nested: bool
+    ) -> int:
+        policies = policies_of(policy)
+        self._chosen = True
+        count = self._add_each_member(owner, policies, nested, {})
+        if wrap and count:
             self._stay_on()
-        return sum(each)
+        return count
+
+    def _add_each_member(
+        self, owner: type | ModuleType, policies: dict[str, str], nested: bool, seen: dict[int, Any]
+    ) -> int:
+        functions = Scope(owner, policies["func"])
+        count = 0
+        for member in list(vars(owner).values()):
+            if id(member) in seen:
+                continue
+            seen[id(member)] = member
+            if isinstance(member, (type, ModuleType)):
+                if Scope(owner, policies["class" if isinstance(member, type) else "module"]).has(member):
+                    count += self._add_each_member(member, policies, nested, seen) > 0
+            elif has_code(member):
+                count += self.add_callable(member, guard=lambda f: not functions.has(f), nested=nested)
+        return count
 
     def _stay_on(self) -> None:
         if not self._decorated:
@@ -268,14 +304,17 @@ class LineProfiler:
             self.enable_by_count()
 
     def add_imported_function_or_module(
-        self, item: Any, *, scoping_policy: str | None = None, wrap: bool = False
+        self, item: Any, *, scoping_policy: str | Mapping[str, str] | None = None, wrap: bool = False
     ) -> int:
-        """Marks a function, a class or a module, whichever it is; how many functions."""
+        """Marks a function, a class or a module, whichever it is; how many members had new functions."""
         if isinstance(item, ModuleType):
             return self.add_module(item, scoping_policy=scoping_policy, wrap=wrap)
         if isinstance(item, type):
             return self.add_class(item, scoping_policy=scoping_policy, wrap=wrap)
-        return self._added([self.add_callable(item)], wrap)
+        added = self.add_callable(item)
+        if wrap and added:
+            self._stay_on()
+        return added
 
     def _mark(self, code: CodeType, name: str, module: dict[str, Any], nested: bool) -> None:
         self._names[id(code)] = name

@@ -121,7 +121,7 @@ class Project:
         if isinstance(file, str):
             return self.holds(os.path.abspath(file))
         if name == "__main__":
-            return not _is_worker()  # a prompt, a notebook, python -c
+            return not is_worker()  # a prompt, a notebook, python -c
         if name is not None or caller is None:
             return False
         return self._module(caller.f_globals, caller.f_back)  # a dictionary of its own: it belongs to who runs it
@@ -135,7 +135,7 @@ def _is_generated(code: CodeType) -> bool:
     return made or code.co_varnames[:1] == ("_cls",)
 
 
-def _is_worker() -> bool:
+def is_worker() -> bool:
     """Whether the main module is the line of code by which multiprocessing starts its processes."""
     words = sys.orig_argv
     return "-c" in words and words[words.index("-c") + 1].startswith("from multiprocessing.")
