@@ -168,6 +168,30 @@ def test_printed_merged_exported(tmp_path: Path) -> None:
     assert "return x" in (tmp_path / "out.txt").read_text(encoding="utf-8")
 
 
+def test_the_table_of_line_profiler(tmp_path: Path) -> None:
+    """What ``python -m line_profiler`` prints of the same file, with its options and its settings."""
+    stats = LineStats({("a.py", 1, "f"): [(2, 1, 900)], ("b.py", 1, "g"): [(2, 1, 100)], ("c.py", 1, "h"): []}, 1e-9)
+    stats.to_file(tmp_path / "a.lprof")
+
+    def table(**options: Any) -> str:
+        out = io.StringIO()
+        stats.print(out, **options)
+        return out.getvalue()
+
+    def shown(*words: str) -> str:
+        return lineprofiler("lines", *words, "a.lprof", cwd=tmp_path).expect().stdout
+
+    assert shown("-mt") == table(output_unit=1e-6, summarize=True, sort=True)
+    assert shown("-rtmz", "-u", "1e-3") == table(
+        output_unit=1e-3, summarize=True, sort=True, stripzeros=True, rich=True
+    )
+    (tmp_path / "pyproject.toml").write_text("[tool.line_profiler.cli]\nskip-zero = true\nunit = 1\n")
+    assert shown("-t") == table(output_unit=1, sort=True, stripzeros=True)
+    for words in (("--diff", "-t", "a.lprof"), ("--format", "csv", "-m")):
+        done = lineprofiler("lines", *words, "a.lprof", cwd=tmp_path).expect(2)
+        assert "-t, -m and -r are for line_profiler's table" in done.stderr
+
+
 def test_what_line_profiler_did_not_measure_is_null() -> None:
     done = lineprofiler("lines", DATA / "line-profiler-5.1.lprof", "--format", "json").expect()
     function = next(f for f in json.loads(done.stdout)["functions"] if f["function"] == "count")
