@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -228,6 +229,33 @@ def test_objects_without_python_code_warn_once_and_go_on() -> None:
 def test_wrong_arguments_raise(options: dict[str, Any], error: str) -> None:
     with pytest.raises((ValueError, NotADirectoryError), match=error):
         LineProfiler(**options)
+
+
+def test_functions_added_to_a_folder_are_profiled_besides(tmp_path: Path) -> None:
+    """A folder that was given stays; without one, functions that are added before the start are all there is."""
+    import bisect
+
+    here = os.path.dirname(__file__)
+    texts = {}
+    for case in ("folder", "none", "later"):
+        profiler = LineProfiler(here) if case == "folder" else LineProfiler()
+        if case == "later":
+            profiler.enable_by_count()
+        profiler.add_function(textwrap.dedent)
+        with profiler:
+            textwrap.dedent("  a")
+            work(3)
+            bisect.bisect([1], 1)
+        profiler.disable()
+        out = io.StringIO()
+        profiler.print_stats(stream=out)
+        texts[case] = out.getvalue()
+        names = {key.function_name for key in profiler.get_stats()}
+        assert "dedent" in names
+        assert ("work" in names) == (case != "none")
+    assert texts["none"].startswith("Timer unit")
+    assert texts["folder"].startswith("=====")
+    assert texts["later"].startswith("=====")
 
 
 def test_a_folder_and_functions_are_told_apart(tmp_path: Path) -> None:

@@ -65,9 +65,12 @@ class LineProfiler:
 
     ``LineProfiler(folder)`` profiles the functions of a folder, None: of the project around the caller, which is the
     nearest folder upwards with ``.git``, else with ``pyproject.toml``, else the caller's own. ``LineProfiler(f, g)``
-    profiles these functions. `config` replaces what pyproject.toml says; `backend` is "monitoring" (Python 3.12 on),
-    "settrace" (before) or None; `engine` is taken for programs of another package, "line_profiler" or "builtin": there
-    is one engine. Raises NotADirectoryError for a folder that is none, ValueError for an unknown backend or engine.
+    profiles these functions, and so does ``LineProfiler()`` to which functions are added before it is switched on.
+    Functions that are added to a folder that was given, or later, are profiled besides.
+
+    `config` replaces what pyproject.toml says; `backend` is "monitoring" (Python 3.12 on), "settrace" (before) or None;
+    `engine` is taken for programs of another package, "line_profiler" or "builtin": there is one engine. Raises
+    NotADirectoryError for a folder that is none, ValueError for an unknown backend or engine.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class LineProfiler:
         if project_folder is not None and not os.path.isdir(project_folder):
             raise NotADirectoryError(f"project_folder: {os.fspath(project_folder)!r} is no folder")
         caller = _caller()
+        self._folder_given = project_folder is not None
         self._root = folder_of_caller(caller) if project_folder is None else Path(os.path.realpath(project_folder))
         self._config = config if config is not None else get_config(self._root)
         self._backend = backend
@@ -107,6 +111,7 @@ class LineProfiler:
         self._engine: LineEngine | None = None
         self._started = 0
         self._chosen = False
+        self._selects = False
         self._shared: str | None = None
         self.functions: list[Any] = []
         """The functions that were added, as they were given."""
@@ -173,8 +178,9 @@ class LineProfiler:
     def _made(self) -> LineEngine:
         if self._engine is None:
             select = self.select
-            if select is None and not self._chosen:
+            if select is None and (self._folder_given or not self._chosen):
                 select = Project(self._root, self._config, self.book)
+            self._selects = select is not None
             self._engine = engines.new_engine(select, self._backend)
             if self._shared is not None:
                 self._engine.share(self._shared)
@@ -389,12 +395,12 @@ class LineProfiler:
 
         With ``(min_time_us=0.0, top_n_lines=None, sort_by="time", stream=None)`` lines that were hit, times in µs; with
         line_profiler's ``(stream=None, output_unit=None, stripzeros=False, details=True, summarize=False, sort=False,
-        rich=False, config=None)`` its table of all lines of the functions. Without either, the second if functions were
-        added.
+        rich=False, config=None)`` its table of all lines of the functions. Without either, the second if functions are
+        all that is profiled.
         Raises TypeError for options of both, ValueError for an unknown `sort_by`.
         """
         peer, theirs = _print_options(args, options)
-        if theirs or (self._chosen and not peer):
+        if theirs or (self._chosen and not self._selects and not peer):
             tables.print_line_profiler(self.profile(), stream=options.pop("stream", None), **theirs)
             return
         tables.print_functions(
