@@ -101,7 +101,8 @@ class LineProfiler:
         if project_folder is not None and not os.path.isdir(project_folder):
             raise NotADirectoryError(f"project_folder: {os.fspath(project_folder)!r} is no folder")
         caller = _caller()
-        self._folder_given = project_folder is not None
+        self.keeps_folder = project_folder is not None
+        """Whether the functions of the folder are profiled besides those that are added."""
         self._root = folder_of_caller(caller) if project_folder is None else Path(os.path.realpath(project_folder))
         self._config = config if config is not None else get_config(self._root)
         self._backend = backend
@@ -178,7 +179,7 @@ class LineProfiler:
     def _made(self) -> LineEngine:
         if self._engine is None:
             select = self.select
-            if select is None and (self._folder_given or not self._chosen):
+            if select is None and (self.keeps_folder or not self._chosen):
                 select = Project(self._root, self._config, self.book)
             self._selects = select is not None
             self._engine = engines.new_engine(select, self._backend)
