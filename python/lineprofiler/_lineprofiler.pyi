@@ -159,6 +159,12 @@ def load_lines(path: str, /) -> dict[str, Any]:
     first. Raises OSError and ValueError.
     """
 
+def pickle_is_modest(data: bytes, /) -> bool:
+    """Whether this pickle claims no more room than it is long, so that pickle.Unpickler may read it; runs nothing.
+
+    False, too, for one that is cut or has opcodes that no line profile needs: persistent ids, extensions, PUT.
+    """
+
 def phase(
     name: str, io: bool | Literal["thread"] = False, sync: bool = False, sample: float = 1.0, async_work: bool = False
 ) -> PhaseScope:

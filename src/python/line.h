@@ -122,4 +122,7 @@ PyObject *lpy_line_threads(LineEngine *engine);
 bool lpy_line_open(void *user, lp_lines *lines);
 PyObject *lpy_load_lines(PyObject *module, PyObject *path);
 
+/* pickled.c: pickle_is_modest(data) of the module. */
+PyObject *lpy_pickle_is_modest(PyObject *module, PyObject *data);
+
 #endif

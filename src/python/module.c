@@ -58,6 +58,7 @@ static PyMethodDef methods[] = {
     {"_installed", module_installed, METH_NOARGS, NULL},
     {"_adopt", lpy_adopt_package, METH_O, NULL},
     {"load_lines", lpy_load_lines, METH_O, NULL},
+    {"pickle_is_modest", lpy_pickle_is_modest, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -15,6 +15,7 @@ import pytest
 from lptest import ROOT, lineprofiler, run_process
 
 from lineprofiler import LineProfiler, load_stats, show_func, show_text
+from lineprofiler._lineprofiler import pickle_is_modest
 from lineprofiler.lines import lprof
 from lineprofiler.lines.compat import LineStats
 from lineprofiler.lines.model import Function, FunctionKey, Line, Profile
@@ -111,6 +112,7 @@ BROKEN = {
     "runs code": pickle.dumps(Evil()),
     "runs code inside": state_of({"timings": {("f", 1, "g"): [Evil()]}, "unit": 1e-9}),
     "another class": state_of({}, "LineProfiler"),
+    "a class in two lines": b"\x80\x04\x8c\x06po\nsix\x8c\x06system\x93.",
     "a builtin": b"cbuiltins\neval\n(V1+1\ntR.",
     "persistent": b"Pfoo\n.",
     "a plain dict": pickle.dumps({"timings": {}, "unit": 1e-9}),
@@ -277,6 +279,49 @@ def test_dump_and_rows_of_a_profiler(tmp_path: Path) -> None:
     assert stats.timings == profiler.get_stats().timings
     table = profiler.get_stats().rows()
     assert [(r["line"] - first, r["hits"], r["source"].strip()) for r in table][2] == (3, 50, "total += i")
+
+
+CLAIMS = {
+    "a number to remember by": b"\x80\x02Nr\xff\xff\xff\x7f.",
+    "one as a text": b"Np2147483647\n.",
+    "a byte array": b"\x80\x05\x96\x00\x00\x00\x40\x00\x00\x00\x00.",
+    "bytes": b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\xff.",
+    "a text": b"\x80\x02X\x03\x00\x00\x00ab",
+    "a whole number": b"\x80\x02\x8b\x00\x00\x00\x7f.",
+    "a frame": b"\x80\x04\x95\x00\x00\x00\x00\x01\x00\x00\x00N.",
+    "half a length": b"\x80\x02X\x03\x00",
+    "a line without end": b"\x80\x02cline_profiler",
+    "an object of an extension": b"\x80\x02\x82\x01.",
+    "no end": b"\x80\x02N",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_what_claims_more_than_it_has_is_not_for_the_unpickler_in_c(claim: str) -> None:
+    assert not pickle_is_modest(CLAIMS[claim])
+
+
+@pytest.mark.parametrize("protocol", range(1, pickle.HIGHEST_PROTOCOL + 1))
+def test_honest_pickles_are(protocol: int) -> None:
+    """Every kind of plain data, of every length class; the first 300 objects are remembered by two kinds of numbers."""
+    numbers = [0, 255, 65_535, -1, 1 << 31, 1 << 63, 1 << 3000, -(1 << 70), 0.5, True, None]
+    texts = ["", "t", "r\xff\xff\xff\x7f", "\u20ac" * 90, "x" * 70_000]
+    data = [numbers, texts, [t.encode() for t in texts], {str(i): (i,) * (i % 5) for i in range(300)}, {1, 2}]
+    if protocol < 5:
+        data += [texts]
+    else:
+        data += [bytearray(70_000)]
+    pickled = pickle.dumps(data, protocol)
+    assert pickle_is_modest(pickled)
+    assert pickle.loads(pickled) == data
+    assert not pickle_is_modest(pickled[:-1])
+
+
+def test_every_cut_of_a_file_is_known(tmp_path: Path) -> None:
+    data = lprof.to_bytes(example(tmp_path / "m.py"))
+    assert pickle_is_modest(data)
+    assert not any(pickle_is_modest(data[:size]) for size in range(len(data)))
 
 
 @pytest.mark.parametrize("put", [b"r\xff\xff\xff\x7f", b"p2147483647\n", b"p+02147483647\n"])

@@ -12,7 +12,7 @@ from typing import Any
 
 from lineprofiler import _lineprofiler
 from lineprofiler.lines import comprehensions, lprof
-from lineprofiler.lines.model import FunctionKey, Line, Profile, add_lines, merged
+from lineprofiler.lines.model import FunctionKey, Line, Profile, add_lines
 from lineprofiler.lines.screen import duration
 from lineprofiler.lines.source import Source, definitions, from_disk
 
@@ -46,7 +46,9 @@ def read_folder(folder: str | Path) -> Profile:
                 profiles.append(from_segment(found, sources))
                 if not found["closed"]:
                     unseen["living" if found["living"] else "ended"] += 1
-    total = merged(profiles)
+    total = profiles.pop(0) if profiles else Profile(processes=0)  # ours alone: added to, not copied
+    for profile in profiles:
+        total.merge(profile)
     if unseen["living"]:
         total.notes.append(f"what comes yet: {unseen['living']} process{_es(unseen['living'])} still running")
     if unseen["ended"]:
