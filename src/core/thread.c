@@ -288,6 +288,11 @@ static lp_thread *attach(lp_recorder *recorder, lp_thread *spare)
                         : 0;
     lp_thread *th = NULL;
 
+    if (!recorder->recording) { /* closed while that ran Python */
+        if (spare)
+            thread_free(spare);
+        return NULL;
+    }
     lp_recorder_lock(recorder);
     for (lp_thread **link = &recorder->idle; *link; link = &(*link)->idle) {
         if (!recorder->thread_names || (*link)->name == name) {

@@ -229,8 +229,13 @@ uint32_t lpy_name_id(lpy_session *session, PyObject *name, bool phase, bool *pin
         return 0;
     id = lp_name_find(session->core, bytes, (size_t)size);
     if (!id) {
-        bool late = phase && lp_paths_full(session->core);
-        if (!phase || (late && !session->strict_names) || check_shape(session, name, bytes, (size_t)size, late))
+        bool late = phase && lp_paths_full(session->core), allowed = true;
+        if (phase && (!late || session->strict_names)) {
+            LPY_BEGIN_CRITICAL(lpy.phase_type); /* of session->shapes */
+            allowed = check_shape(session, name, bytes, (size_t)size, late);
+            LPY_END_CRITICAL();
+        }
+        if (allowed)
             id = late ? LPY_NAME_LATE : lp_name_make(session->core, bytes, (size_t)size);
     }
     if (id && id != LPY_NAME_LATE)

@@ -51,10 +51,12 @@ static bool open_file(lpy_session *session)
         close(fd);
         return false;
     }
-    session->io_fd = fd;
     session->io_dev = (uint64_t)st.st_dev;
     session->io_ino = (uint64_t)st.st_ino;
     session->io_generation = session->core->generation;
+    int none = -1;
+    if (!__atomic_compare_exchange_n(&session->io_fd, &none, fd, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        close(fd); /* without the GIL: another thread was here just now */
     return true;
 }
 

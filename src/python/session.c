@@ -424,9 +424,11 @@ void lpy_session_name_threads(lpy_session *session)
         PyObject *native = PyObject_GetAttrString(thread, "native_id");
         long long tid = native && PyLong_Check(native) ? PyLong_AsLongLong(native) : 0;
         uint32_t id = tid > 0 ? name_of_thread(session, thread) : 0;
+        lp_recorder_lock(core);
         for (uint32_t i = 0; id && i < core->thread_count; i++)
             if (core->threads[i]->attached && core->threads[i]->seg->tid == tid)
                 core->threads[i]->name = core->threads[i]->seg->name = id;
+        lp_recorder_unlock(core);
         Py_XDECREF(native);
         PyErr_Clear();
     }
@@ -639,8 +641,10 @@ lpy_session *lpy_session_open(PyObject *config)
         goto failed;
     }
     if (!session->private) {
-        session->next = sessions;
-        sessions = session;
+        session->next = __atomic_load_n(&sessions, __ATOMIC_RELAXED);
+        while (
+            !__atomic_compare_exchange_n(&sessions, &session->next, session, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            ;
         if (!at_exit)
             at_exit = Py_AtExit(lpy_sessions_end) == 0;
     }
@@ -704,7 +708,6 @@ static void finish(lpy_session *session, bool keep)
 void lpy_session_close(lpy_session *session)
 {
     lpy_session_name_threads(session);
-    session->closing = true;
     Py_BEGIN_ALLOW_THREADS finish(session, true);
     Py_END_ALLOW_THREADS session->closing = false;
 }
