@@ -240,17 +240,20 @@ static void rescan(void)
         flag_running(tstate, tstate == self);
 }
 
-static void look_for_greenlets(void)
+/* The frame that has just ended may have raised: that exception goes on. */
+static NOINLINE void look_for_greenlets(void)
 {
-    PyObject *name = PyUnicode_FromString("greenlet");
+    PyObject *type, *value, *traceback, *name;
     bool before = state.greenlets;
 
+    PyErr_Fetch(&type, &value, &traceback);
+    name = PyUnicode_FromString("greenlet");
     state.modules_seen = PyDict_GET_SIZE(state.modules);
     if (name && PyDict_GetItemWithError(state.modules, name))
         state.greenlets = true;
-    else if (PyErr_Occurred())
-        PyErr_Clear();
     Py_XDECREF(name);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
     if (state.greenlets && !before && state.active)
         rescan();
 }
