@@ -34,7 +34,7 @@ static bool parse(const char *text, ssize_t size, uint64_t io[LPY_IO_COUNT])
     uint64_t calls;
 
     /* Lengths that the compiler sees: a comparison is a load, not a call. */
-#define LINE(key, into) line(&at, end, key, sizeof key - 1, into)
+#define LINE(key, into) line(&at, end, key, sizeof(key) - 1, into)
     return LINE("rchar: ", &io[LPY_IO_READ_CHARS]) && LINE("wchar: ", &io[LPY_IO_WRITE_CHARS]) &&
            LINE("syscr: ", &calls) && LINE("syscw: ", &calls) && LINE("read_bytes: ", &io[LPY_IO_READ_BYTES]) &&
            LINE("write_bytes: ", &io[LPY_IO_WRITE_BYTES]);
