@@ -66,7 +66,24 @@ static inline PyObject *lpy_weakref_get(PyObject *reference)
 #define LPY_FREE_THREADED 1
 #define LPY_BEGIN_CRITICAL(object) Py_BEGIN_CRITICAL_SECTION(object)
 #define LPY_END_CRITICAL() Py_END_CRITICAL_SECTION()
+
+/* Calls `visit` for every tracked object while no other thread runs Python or a C function that holds its thread state. So what other
+ * threads had read before is done with, which the GIL gives for nothing: with lpy_nothing_to_visit that is all that is wanted. */
+#define lpy_visit_in_peace(visit, argument) PyUnstable_GC_VisitObjects(visit, argument)
+static inline int lpy_nothing_to_visit(PyObject *object, void *unused)
+{
+    (void)object;
+    (void)unused;
+    return 0;
+}
+#define lpy_wait_for_threads() lpy_visit_in_peace(lpy_nothing_to_visit, NULL)
+
+/* For objects that live as long as the process and are used by every phase: threads would pass the cache line with their count of
+ * references to and fro. A count that overflows is how Py_SET_REFCNT is told. By the thread that made the object. */
+#define lpy_immortalise(object) Py_SET_REFCNT((PyObject *)(object), (Py_ssize_t)UINT32_MAX + 1)
 #else
+#define lpy_wait_for_threads() ((void)0)
+#define lpy_immortalise(object) ((void)(object))
 #define LPY_FREE_THREADED 0
 #define LPY_BEGIN_CRITICAL(object) {
 #define LPY_END_CRITICAL() }

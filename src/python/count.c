@@ -28,17 +28,24 @@ static bool amount_of(PyObject *value, int64_t *amount)
     return true;
 }
 
+/* `recorder` may be the installed one, which nobody holds: whoever runs Python holds it meanwhile. */
 static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t amount)
 {
-    lpy_session *session = recorder->session;
+    lpy_session *session = lpy_session_of(recorder);
     bool pinned;
+
+    if (!session)
+        Py_RETURN_NONE;
+    Py_INCREF((PyObject *)recorder);
     uint32_t id = lpy_name_id(session, name, false, &pinned);
 
-    if (!id && PyErr_Occurred())
+    if (!id && PyErr_Occurred()) {
+        Py_DECREF((PyObject *)recorder);
         return NULL;
+    }
     if (!id && session->core->recording && !lp_recorder_forked(session->core))
         lp__note(session->core, &lp_recorder_health(session->core)->lost_entries);
-    lp_thread *th = id && recorder->session ? lpy_thread(session->core, lpy_context()) : NULL;
+    lp_thread *th = id && lpy_session_of(recorder) ? lpy_thread(session->core, lpy_context()) : NULL;
     if (th) {
         lp_entry *around = lp_innermost(th);
         lp_seg_node *node = around ? around->place : th->root;
@@ -49,23 +56,17 @@ static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t am
             lp_counter_add(th, counter, amount, around ? around->scale : 1);
         }
     }
+    Py_DECREF((PyObject *)recorder);
     Py_RETURN_NONE;
 }
 
-static PyObject *count_parsed(RecorderObject *recorder, PyObject *name, PyObject *value)
+static inline PyObject *count_amount(RecorderObject *recorder, PyObject *name, int64_t amount)
 {
-    int64_t amount = 1;
+    const lpy_session *session = recorder ? lpy_session_of(recorder) : NULL;
 
-    if (LP_UNLIKELY(!PyUnicode_Check(name))) {
-        PyErr_Format(PyExc_TypeError, "counter name must be str, not %.100s", Py_TYPE(name)->tp_name);
-        return NULL;
-    }
-    if (value && LP_UNLIKELY(!lpy_small_int(value, &amount)) && !amount_of(value, &amount))
-        return NULL;
-    if (!recorder || !recorder->session)
+    if (!session)
         Py_RETURN_NONE; /* but what is wrong was wrong: a program must not break when it is switched on */
-    lp_recorder *core = recorder->session->core;
-    lp_thread *th = lpy_thread(core, lpy_context());
+    lp_thread *th = lpy_thread(session->core, lpy_context());
     if (LP_UNLIKELY(!th))
         Py_RETURN_NONE;
     lp_entry *around = lp_innermost(th);
@@ -83,6 +84,29 @@ static PyObject *count_parsed(RecorderObject *recorder, PyObject *name, PyObject
     PyObject *result = exact ? count_slow(recorder, exact, amount) : NULL;
     Py_XDECREF(exact);
     return result;
+}
+
+static PyObject *count_number(RecorderObject *recorder, PyObject *name, PyObject *value)
+{
+    int64_t amount;
+
+    Py_XINCREF((PyObject *)recorder);
+    PyObject *result = amount_of(value, &amount) ? count_amount(recorder, name, amount) : NULL;
+    Py_XDECREF((PyObject *)recorder);
+    return result;
+}
+
+static PyObject *count_parsed(RecorderObject *recorder, PyObject *name, PyObject *value)
+{
+    int64_t amount = 1;
+
+    if (LP_UNLIKELY(!PyUnicode_Check(name))) {
+        PyErr_Format(PyExc_TypeError, "counter name must be str, not %.100s", Py_TYPE(name)->tp_name);
+        return NULL;
+    }
+    if (value && LP_UNLIKELY(!lpy_small_int(value, &amount)))
+        return count_number(recorder, name, value);
+    return count_amount(recorder, name, amount);
 }
 
 PyObject *lpy_count(RecorderObject *recorder, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -124,8 +148,8 @@ PyObject *lpy_count(RecorderObject *recorder, PyObject *const *args, Py_ssize_t 
 PyObject *lpy_current(RecorderObject *recorder)
 {
     char path[LP_DEPTH_LIMIT * (LP_NAME_LIMIT + 1)]; /* 33 KB: never cut */
-    lp_recorder *core = recorder && recorder->session ? recorder->session->core : NULL;
-    lp_thread *th = core ? lpy_thread(core, lpy_context()) : NULL;
+    const lpy_session *session = recorder ? lpy_session_of(recorder) : NULL;
+    lp_thread *th = session ? lpy_thread(session->core, lpy_context()) : NULL;
     lp_entry *around = th ? lp_innermost(th) : NULL;
 
     if (!around)

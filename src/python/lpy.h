@@ -47,7 +47,7 @@ typedef struct lpy_session {
     char error[256];  /* last trouble, one line */
     pthread_mutex_t
         reading;  /* the segment stays while it is read; one snapshot at a time. Never taken with the GIL held */
-    bool closing; /* closed, but `last` is not there yet */
+    bool closing; /* its recorder has let go of it, but `last` is not there yet */
     uint64_t write_failures;
     uint32_t generation; /* of snapshots */
     bool lost;           /* closed, and what it had recorded is nowhere: `error` says why */
@@ -73,6 +73,12 @@ typedef struct RecorderObject {
     PyObject *weak;
 } RecorderObject;
 
+/* NULL: disabled or closed. Once a step: without the GIL it may be closed between two looks. */
+static inline lpy_session *lpy_session_of(const RecorderObject *recorder)
+{
+    return __atomic_load_n(&recorder->session, __ATOMIC_RELAXED);
+}
+
 typedef struct lpy_state { /* one extension module, one state: see module.c */
     PyTypeObject *recorder_type, *phase_type, *descriptor_type, *nothing_type, *line_engine_type;
     RecorderObject *installed; /* owned, NULL none */
@@ -83,6 +89,11 @@ extern lpy_state lpy;
 /* phase.c */
 int lpy_phase_init(PyObject *module);
 void lpy_phase_forget(void); /* when another recorder is installed, or none */
+#if LPY_FREE_THREADED
+void lpy_phase_settle(RecorderObject *before); /* `before` is no longer installed: its scopes own it from now on */
+#else
+#define lpy_phase_settle(before) ((void)0)
+#endif
 /* `dynamic`: by the module function, so that what it decorates asks for the installed recorder at each call. */
 PyObject *lpy_phase(RecorderObject *recorder, bool dynamic, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *lpy_count(RecorderObject *recorder, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
@@ -119,7 +130,8 @@ int lpy_recorder_init(PyObject *module);
 lpy_session *lpy_session_open(PyObject *config);              /* NULL with an exception */
 void lpy_session_asked(lpy_session *session, PyObject *name); /* "asked for, not recorded" */
 void lpy_session_name_threads(lpy_session *session);          /* the names that threads have now */
-void lpy_session_close(lpy_session *session); /* last snapshot, adoption, segment removed. Releases the GIL */
+/* Last snapshot, adoption, segment removed; `closing` ends. Releases the GIL. */
+void lpy_session_close(lpy_session *session);
 lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync,
                                lp_error *error);                                         /* without the GIL is fine */
 lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error *error); /* own tree, now; the same */

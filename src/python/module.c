@@ -26,16 +26,17 @@ static PyObject *module_current(PyObject *module, PyObject *unused)
 
 static PyObject *module_install(PyObject *module, PyObject *recorder)
 {
-    PyObject *before = (PyObject *)lpy.installed;
-
     (void)module;
     if (recorder != Py_None && !PyObject_TypeCheck(recorder, lpy.recorder_type)) {
         PyErr_Format(PyExc_TypeError, "a Recorder or None, not %.100s", Py_TYPE(recorder)->tp_name);
         return NULL;
     }
-    lpy.installed = recorder == Py_None ? NULL : (RecorderObject *)Py_NewRef(recorder);
+    RecorderObject *next = recorder == Py_None ? NULL : (RecorderObject *)Py_NewRef(recorder);
+    RecorderObject *before = __atomic_exchange_n(&lpy.installed, next, __ATOMIC_ACQ_REL);
     lpy_phase_forget();
-    Py_XDECREF(before);
+    if (before)
+        lpy_phase_settle(before);
+    Py_XDECREF((PyObject *)before);
     Py_RETURN_NONE;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/wiped.h"
 #include "python/lpy.h"
 #include "python/names.h"
 
@@ -22,7 +23,7 @@ struct lpy_pin {
 };
 
 /* Without the GIL several threads look up and pin at once. No Python runs while it is held. */
-static atomic_flag pin_lock = ATOMIC_FLAG_INIT;
+LP_FORK_TOUCHES static atomic_flag pin_lock = ATOMIC_FLAG_INIT;
 
 static void lock_pins(void)
 {
@@ -199,6 +200,10 @@ static bool check_shape(lpy_session *session, PyObject *name, const char *bytes,
 static const char *utf8_of(PyObject *name, Py_ssize_t *size, PyObject **owner)
 {
     *owner = NULL;
+    if (PyUnicode_IS_COMPACT_ASCII(name)) {
+        *size = PyUnicode_GET_LENGTH(name);
+        return (const char *)PyUnicode_DATA(name);
+    }
     const char *bytes = PyUnicode_AsUTF8AndSize(name, size);
     if (bytes)
         return bytes;
@@ -229,8 +234,13 @@ uint32_t lpy_name_id(lpy_session *session, PyObject *name, bool phase, bool *pin
         return 0;
     id = lp_name_find(session->core, bytes, (size_t)size);
     if (!id) {
-        bool late = phase && lp_paths_full(session->core);
-        if (!phase || (late && !session->strict_names) || check_shape(session, name, bytes, (size_t)size, late))
+        bool late = phase && lp_paths_full(session->core), allowed = true;
+        if (phase && (!late || session->strict_names)) {
+            LPY_BEGIN_CRITICAL(lpy.phase_type); /* of session->shapes */
+            allowed = check_shape(session, name, bytes, (size_t)size, late);
+            LPY_END_CRITICAL();
+        }
+        if (allowed)
             id = late ? LPY_NAME_LATE : lp_name_make(session->core, bytes, (size_t)size);
     }
     if (id && id != LPY_NAME_LATE)

@@ -118,5 +118,8 @@ static PyType_Spec nothing_spec = {"lineprofiler._lineprofiler.NoPhase", sizeof(
 int lpy_nothing_init(void)
 {
     lpy.nothing_type = (PyTypeObject *)PyType_FromSpec(&nothing_spec);
-    return lpy.nothing_type ? 0 : -1;
+    if (!lpy.nothing_type)
+        return -1;
+    lpy_immortalise(lpy.nothing_type);
+    return 0;
 }

@@ -6,6 +6,7 @@
  * A scope object may be entered many times at once (recursion, threads, tasks, decorators): its open entries form a list,
  * newest first. Each open entry owns one reference to its context; the core holds bare addresses. The references are visited
  * by the collector, so a suspended task that nobody can reach any more is still collected together with its phase. */
+#include "core/wiped.h"
 #include "python/lpy.h"
 #include "python/names.h"
 #include "python/scope.h"
@@ -13,7 +14,7 @@
 typedef struct PhaseObject {
     PyObject_HEAD vectorcallfunc call;
     PyObject *name;        /* exact str; owned */
-    RecorderObject *owner; /* owned */
+    RecorderObject *owner; /* owned, unless it is lent: see lpy_phase_settle */
     lp_entry *open;        /* newest open entry; meaningless unless generation is the recorder's */
     PyObject *context;     /* of `open`; owned through it */
     uint32_t generation;
@@ -21,10 +22,12 @@ typedef struct PhaseObject {
     uint32_t stride; /* 1, or n of sample=1/n */
     uint32_t missed; /* entries that were not recorded */
     bool dynamic;    /* by the module function: see lpy_phase */
+    bool lent;       /* without the GIL only */
 } PhaseObject;
 
-static PhaseObject *free_list[FREE_LIMIT]; /* of the main interpreter's thread state under the GIL; unused without it */
-static int free_count;
+LP_FORK_TOUCHES static PhaseObject
+    *free_list[FREE_LIMIT]; /* of the main interpreter's thread state under the GIL; unused without it */
+LP_FORK_TOUCHES static int free_count;
 
 /* Scopes of the installed recorder that were left and are in nobody's hands, by the address of their name: the next phase() of
  * that name takes one as it is, tracked by the collector and all. One reference each is owned here, but never of a scope
@@ -46,11 +49,41 @@ void lpy_phase_forget(void)
     }
 }
 
+#if LPY_FREE_THREADED
+/* Without the GIL a scope of the installed recorder owns no reference to it: threads that enter phases at once would have to take turns
+ * at counting, which costs several times what a phase does. The installation owns one. When it ends, the scopes that are alive
+ * get theirs. */
+static int settle(PyObject *object, void *owner)
+{
+    PhaseObject *phase = (PhaseObject *)object;
+
+    if (Py_TYPE(object) == lpy.phase_type && phase->lent && phase->owner == owner) {
+        Py_INCREF((PyObject *)phase->owner);
+        phase->lent = false;
+    }
+    return 1;
+}
+
+void lpy_phase_settle(RecorderObject *before)
+{
+    lpy_visit_in_peace(settle, before);
+    /* Frozen objects are not visited: one of them may be a scope. */
+    PyObject *gc = PyImport_ImportModule("gc");
+    PyObject *frozen = gc ? PyObject_CallMethod(gc, "get_freeze_count", NULL) : NULL;
+    if (!frozen || PyObject_IsTrue(frozen) != 0)
+        Py_INCREF((PyObject *)before);
+    PyErr_Clear();
+    Py_XDECREF(frozen);
+    Py_XDECREF(gc);
+}
+#endif
+
 /* ---- what a scope holds open -------------------------------------------------------------------------------------- */
 
 static inline lp_recorder *core_of(const PhaseObject *phase)
 {
-    return phase->owner->session ? phase->owner->session->core : NULL;
+    const lpy_session *session = lpy_session_of(phase->owner);
+    return session ? session->core : NULL;
 }
 
 /* Entries of an earlier segment (the parent's, before a fork; a closed profiler's) are gone with their memory. */
@@ -152,7 +185,7 @@ static inline bool is_skipped(lp_seg_node *node, uint32_t stride)
 /* Everything that is not the fast path. -1 with an exception (strict_names only). */
 static int enter_slow(PhaseObject *phase)
 {
-    lpy_session *session = phase->owner->session;
+    lpy_session *session = lpy_session_of(phase->owner);
     lp_found found = LP_FOUND;
     bool pinned = false, fresh = false;
     char folded[256] = "";
@@ -187,7 +220,7 @@ static int enter_slow(PhaseObject *phase)
                 return -1;
             /* That may have run Python: another thread, a close(), a fork. */
             context = lpy_context();
-            th = phase->owner->session ? lpy_thread(core, context) : NULL;
+            th = lpy_session_of(phase->owner) ? lpy_thread(core, context) : NULL;
             if (!th) {
                 phase->missed++;
                 return 0;
@@ -245,7 +278,7 @@ static int enter_slow(PhaseObject *phase)
 
 static inline int enter(PhaseObject *phase)
 {
-    lpy_session *session = phase->owner->session;
+    lpy_session *session = lpy_session_of(phase->owner);
 
     if (LP_UNLIKELY(!session || phase->flags & ~(uint32_t)PHASE_SAMPLE || phase->open))
         return enter_slow(phase);
@@ -291,7 +324,7 @@ static void add_io(lpy_session *session, lp_thread *th, lp_seg_node *node, const
 
 static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
 {
-    lpy_session *session = phase->owner->session;
+    lpy_session *session = lpy_session_of(phase->owner);
     PyObject *context = NULL;
     uint64_t io[LPY_IO_COUNT], moved[LPY_IO_COUNT] = {0};
 
@@ -344,7 +377,7 @@ static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
 
 static inline void leave(PhaseObject *phase, uint64_t now, uint32_t how)
 {
-    lpy_session *session = phase->owner->session;
+    lpy_session *session = lpy_session_of(phase->owner);
     lp_entry *entry = phase->open;
 
     if (LP_UNLIKELY(!session || !entry || phase->flags & ~(uint32_t)PHASE_SAMPLE)) {
@@ -392,7 +425,8 @@ static PyObject *accounting_call(const char *module, const char *function, PyObj
 
 static void drain(const PhaseObject *phase)
 {
-    int policy = phase->owner->session ? phase->owner->session->cuda_sync : -1;
+    const lpy_session *session = lpy_session_of(phase->owner);
+    int policy = session ? session->cuda_sync : -1;
     PyObject *args = PyTuple_Pack(1, policy < 0 ? Py_None : policy ? Py_True : Py_False);
     PyObject *result = args ? accounting_call("lineprofiler.accounting._cuda", "drain", args) : NULL;
 
@@ -528,7 +562,8 @@ static int phase_traverse(PyObject *self, visitproc visit, void *arg)
     PhaseObject *phase = (PhaseObject *)self;
 
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(phase->owner);
+    if (!phase->lent)
+        Py_VISIT(phase->owner);
     if (phase->open) {
         if (is_stale(phase)) {
             Py_VISIT(phase->context);
@@ -570,6 +605,11 @@ static void phase_dealloc(PyObject *self)
     PhaseObject *phase = (PhaseObject *)self;
     PyTypeObject *type = Py_TYPE(self);
 
+    if (LPY_FREE_THREADED && phase->open &&
+        phase->lent) { /* what follows may run Python, and untracked it is not settled */
+        Py_INCREF((PyObject *)phase->owner);
+        phase->lent = false;
+    }
     PyObject_GC_UnTrack(self);
     if (LP_UNLIKELY(phase->open != NULL)) {
         PyObject *error_type, *value, *traceback;
@@ -578,7 +618,7 @@ static void phase_dealloc(PyObject *self)
         PyErr_Restore(error_type, value, traceback);
     }
     PyObject *name = phase->name;
-    PyObject *owner = (PyObject *)phase->owner;
+    PyObject *owner = LPY_FREE_THREADED && phase->lent ? NULL : (PyObject *)phase->owner;
     phase->name = NULL;
     phase->owner = NULL;
     if (!LPY_FREE_THREADED && free_count < FREE_LIMIT)
@@ -586,7 +626,7 @@ static void phase_dealloc(PyObject *self)
     else
         PyObject_GC_Del(self);
     Py_DECREF(name);
-    Py_DECREF(owner);
+    Py_XDECREF(owner);
     Py_DECREF(type);
 }
 
@@ -644,7 +684,10 @@ static inline PhaseObject *phase_new(RecorderObject *owner, PyObject *name)
         phase->call = phase_call;
     }
     phase->name = Py_NewRef(name);
-    phase->owner = (RecorderObject *)Py_NewRef((PyObject *)owner);
+    phase->owner = owner;
+    phase->lent = LPY_FREE_THREADED && owner == lpy.installed;
+    if (!LPY_FREE_THREADED || !phase->lent)
+        Py_INCREF((PyObject *)owner);
     phase->open = NULL;
     phase->context = NULL;
     phase->generation = 0;
@@ -685,9 +728,11 @@ static PyObject *phase_with_options(RecorderObject *recorder, bool dynamic, PyOb
 
     if (!lpy_parse_options(args, nargs, kwnames, &options))
         return NULL;
-    if (!recorder || !recorder->session) {
+    if (dynamic)
+        recorder = lpy.installed; /* again: that may have run Python, and nobody holds it */
+    if (!recorder || !lpy_session_of(recorder)) {
         if (recorder)
-            recorder->entered_while_off++;
+            __atomic_fetch_add(&recorder->entered_while_off, 1, __ATOMIC_RELAXED);
         result = lpy_nothing_new(options.name, dynamic, options.flags, options.stride);
     } else {
         result = (PyObject *)phase_for(recorder, options.name, dynamic, options.flags, options.stride);
@@ -700,11 +745,11 @@ PyObject *lpy_phase(RecorderObject *recorder, bool dynamic, PyObject *const *arg
 {
     if (LP_UNLIKELY(nargs != 1 || kwnames || !PyUnicode_CheckExact(args[0])))
         return phase_with_options(recorder, dynamic, args, nargs, kwnames);
-    if (LP_LIKELY(recorder && recorder->session)) {
+    if (LP_LIKELY(recorder && lpy_session_of(recorder))) {
         return (PyObject *)phase_for(recorder, args[0], dynamic, 0, 1);
     }
     if (recorder)
-        recorder->entered_while_off++;
+        __atomic_fetch_add(&recorder->entered_while_off, 1, __ATOMIC_RELAXED);
     return lpy_nothing_new(args[0], dynamic, 0, 1);
 }
 
@@ -728,6 +773,7 @@ int lpy_phase_init(PyObject *module)
     lpy.phase_type = (PyTypeObject *)PyType_FromSpec(&phase_spec);
     if (!lpy.phase_type || lpy_nothing_init() < 0)
         return -1;
+    lpy_immortalise(lpy.phase_type);
 #if LPY_SELF_DESCRIPTOR
     lpy.descriptor_type = (PyTypeObject *)PyType_FromSpec(&descriptor_spec);
     if (!lpy.descriptor_type)
@@ -735,6 +781,7 @@ int lpy_phase_init(PyObject *module)
     PyObject *descriptor = (PyObject *)PyObject_New(DescriptorObject, lpy.descriptor_type);
     if (!descriptor || add_halves(lpy.phase_type, descriptor) < 0 || add_halves(lpy.nothing_type, descriptor) < 0)
         return -1;
+    lpy_immortalise(descriptor);
     Py_DECREF(descriptor);
 #endif
     return 0;

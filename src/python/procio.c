@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/wiped.h"
 #include "python/lpy.h"
 
 /* "rchar: N\nwchar: N\nsyscr: N\nsyscw: N\nread_bytes: N\nwrite_bytes: N\n…" */
@@ -33,7 +34,7 @@ static bool parse(const char *text, ssize_t size, uint64_t io[LPY_IO_COUNT])
     uint64_t calls;
 
     /* Lengths that the compiler sees: a comparison is a load, not a call. */
-#define LINE(key, into) line(&at, end, key, sizeof key - 1, into)
+#define LINE(key, into) line(&at, end, key, sizeof(key) - 1, into)
     return LINE("rchar: ", &io[LPY_IO_READ_CHARS]) && LINE("wchar: ", &io[LPY_IO_WRITE_CHARS]) &&
            LINE("syscr: ", &calls) && LINE("syscw: ", &calls) && LINE("read_bytes: ", &io[LPY_IO_READ_BYTES]) &&
            LINE("write_bytes: ", &io[LPY_IO_WRITE_BYTES]);
@@ -51,15 +52,17 @@ static bool open_file(lpy_session *session)
         close(fd);
         return false;
     }
-    session->io_fd = fd;
     session->io_dev = (uint64_t)st.st_dev;
     session->io_ino = (uint64_t)st.st_ino;
     session->io_generation = session->core->generation;
+    int none = -1;
+    if (!__atomic_compare_exchange_n(&session->io_fd, &none, fd, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        close(fd); /* without the GIL: another thread was here just now */
     return true;
 }
 
 /* What our snapshots moved: of the process, and of the calling thread. */
-static _Atomic uint64_t own[LPY_IO_COUNT];
+LP_FORK_TOUCHES static _Atomic uint64_t own[LPY_IO_COUNT];
 static __thread uint64_t own_here[LPY_IO_COUNT];
 
 void lpy_io_own(const uint64_t moved[LPY_IO_COUNT])

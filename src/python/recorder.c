@@ -40,20 +40,31 @@ static PyObject *recorder_open(PyObject *self, PyObject *config)
         PyErr_SetString(PyExc_RuntimeError, "a recorder opens once");
         return NULL;
     }
-    recorder->session = lpy_session_open(config);
-    if (!recorder->session)
+    lpy_session *session;
+    LPY_BEGIN_CRITICAL(lpy.recorder_type); /* what the process knows of itself and keeps is found once */
+    session = lpy_session_open(config);
+    LPY_END_CRITICAL();
+    recorder->session = session;
+    if (!session)
         return NULL;
     Py_RETURN_NONE;
 }
 
 static void shut(RecorderObject *recorder)
 {
-    lpy_session *session = recorder->session;
+    lpy_session *session;
 
+    LPY_BEGIN_CRITICAL(recorder);
+    session = recorder->session;
+    if (session) {
+        session->closing = true;
+        recorder->past = session;
+        recorder->session = NULL; /* first: from here on phases of other threads record nothing */
+    }
+    LPY_END_CRITICAL();
     if (!session)
         return;
-    recorder->session = NULL; /* first: from here on phases of other threads record nothing */
-    recorder->past = session;
+    lpy_wait_for_threads(); /* or one of them would write into a segment that is not mapped any more */
     if (lpy.installed == recorder)
         lpy_phase_forget();
     lpy_session_close(session);

@@ -83,7 +83,8 @@ static void publish_identity(lpy_session *session)
 
 static uint64_t ticks_after(const lpy_session *session, uint64_t ns)
 {
-    return lp_ticks() + (uint64_t)(((unsigned __int128)ns << 32) / session->core->mult);
+    /* Without a division of 128 bits, which is a function far from everything else that a child calls here. */
+    return lp_ticks() + (uint64_t)((double)ns * 0x1p32 / (double)session->core->mult);
 }
 
 /* Where there are samples, torch is asked once a second at most (where it only raises, ever more seldom, to once in 64). */
@@ -101,8 +102,9 @@ static void set_due(lpy_session *session)
 /* ---- the collector ------------------------------------------------------------------------------------------------ */
 
 /* Sees to it that a collector is beside the run. false: there is none, and this process writes its own snapshots. After the
- * segment has its name and its lock (see lp_collector_ensure); without the GIL is fine. `folder`: of the segments, or -1. */
-static bool ensure_collector(lpy_session *session, int folder)
+ * segment has its name and its lock (see lp_collector_ensure); without the GIL is fine. `folder`: of the segments, or -1.
+ * `again`: in a forked child. */
+static bool ensure_collector(lpy_session *session, int folder, bool again)
 {
     lp_error error = {0}; /* without one nothing is lost, so it is no trouble of the run's */
 
@@ -117,7 +119,8 @@ static bool ensure_collector(lpy_session *session, int folder)
                                     .mnt_ns = session->id.mnt_ns,
                                     .time_ns = session->ns.time_ns,
                                     .source = ask_git ? session->directory : "",
-                                    .folder_fd = folder + 1};
+                                    .folder_fd = folder + 1,
+                                    .again = again && session->snapshot_ns > 0};
     return lp_collector_ensure(&request, &error) == LP_OK;
 }
 
@@ -158,8 +161,9 @@ static bool open_segment(void *user, lp_recorder *core)
     char run[80], folder[sizeof session->folder] = "", name[64];
     lp_error error = {0};
     int dirfd = -1;
+    bool forked = core->child;
 
-    if (core->child) {
+    if (forked) {
         pthread_mutex_init(&session->reading, NULL);
         lpy_names_in_child();
         lpy_io_in_child();
@@ -178,7 +182,7 @@ static bool open_segment(void *user, lp_recorder *core)
     lp_status status = LP_OK;
     /* Another process that ends may remove the folder, empty for a moment, between our open and our first file. */
     for (int attempt = 0; attempt < 5; attempt++) {
-        dirfd = attempt == 0 && core->child && session->folder[0] ? lp_place_again(session->folder) : -1;
+        dirfd = attempt == 0 && forked && session->folder[0] ? lp_place_again(session->folder) : -1;
         if (dirfd >= 0)
             memcpy(folder, session->folder, sizeof folder);
         else if (session->private || lp_place_open(run, &dirfd, folder, sizeof folder, &error) != LP_OK)
@@ -197,7 +201,7 @@ static bool open_segment(void *user, lp_recorder *core)
         session->folder[0] = '\0';
     if (status != LP_OK) {
         note_error(session, &error);
-        if (core->child)
+        if (forked)
             lpy_warn_lost(session, error.text);
         if (dirfd >= 0)
             close(dirfd);
@@ -231,7 +235,7 @@ static bool open_segment(void *user, lp_recorder *core)
     if (core->segment.place == LP_PLACE_PRIVATE && !session->private &&
         lpy_session_snapshot(session, false, false, &error) != LP_OK)
         lpy_warn_lost(session, error.text);
-    ensure_collector(session, core->segment.place == LP_PLACE_SHARED ? dirfd : -1);
+    ensure_collector(session, core->segment.place == LP_PLACE_SHARED ? dirfd : -1, forked);
     if (dirfd >= 0)
         close(dirfd);
     return true;
@@ -332,7 +336,7 @@ lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_e
 /* No Python in here. */
 static lp_status write_overdue(lpy_session *session, lp_error *error)
 {
-    return ensure_collector(session, -1) ? LP_OK : lpy_session_snapshot(session, false, false, error);
+    return ensure_collector(session, -1, false) ? LP_OK : lpy_session_snapshot(session, false, false, error);
 }
 
 static void overdue(void *user, lp_recorder *core)
@@ -425,9 +429,11 @@ void lpy_session_name_threads(lpy_session *session)
         PyObject *native = PyObject_GetAttrString(thread, "native_id");
         long long tid = native && PyLong_Check(native) ? PyLong_AsLongLong(native) : 0;
         uint32_t id = tid > 0 ? name_of_thread(session, thread) : 0;
+        lp_recorder_lock(core);
         for (uint32_t i = 0; id && i < core->thread_count; i++)
             if (core->threads[i]->attached && core->threads[i]->seg->tid == tid)
                 core->threads[i]->name = core->threads[i]->seg->name = id;
+        lp_recorder_unlock(core);
         Py_XDECREF(native);
         PyErr_Clear();
     }
@@ -640,8 +646,10 @@ lpy_session *lpy_session_open(PyObject *config)
         goto failed;
     }
     if (!session->private) {
-        session->next = sessions;
-        sessions = session;
+        session->next = __atomic_load_n(&sessions, __ATOMIC_RELAXED);
+        while (
+            !__atomic_compare_exchange_n(&sessions, &session->next, session, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            ;
         if (!at_exit)
             at_exit = Py_AtExit(lpy_sessions_end) == 0;
     }
@@ -705,7 +713,6 @@ static void finish(lpy_session *session, bool keep)
 void lpy_session_close(lpy_session *session)
 {
     lpy_session_name_threads(session);
-    session->closing = true;
     Py_BEGIN_ALLOW_THREADS finish(session, true);
     Py_END_ALLOW_THREADS session->closing = false;
 }

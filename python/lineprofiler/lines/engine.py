@@ -8,6 +8,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from lineprofiler import _lineprofiler
+from lineprofiler.lines import comprehensions
 from lineprofiler.lines.model import FunctionKey, Line, Profile, add_lines
 from lineprofiler.lines.project import qualified_name
 from lineprofiler.lines.source import SourceBook
@@ -70,6 +71,7 @@ def figures(engine: LineEngine, names: dict[int, str], book: SourceBook, *, rows
             function.self_ns += self_ns
             function.awaited_ns += awaited_ns
             function.suspended += suspended
+    comprehensions.fold(profile, comprehensions.homes_by_code(codes, keys))
     return profile
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from lineprofiler.lines.model import Function, Line, Profile
 from lineprofiler.lines.screen import cut, emit, highlight, inert, significant
+from lineprofiler.lines.settings import Config, column_widths
 from lineprofiler.lines.source import last_line
 from lineprofiler.lines.stats import in_order, lines_in_order
-from lineprofiler.lines.widths import column_widths
 
 NOTHING = "No profiling data collected.\n"
 NOTHING_ABOVE = "No profiling data above the threshold.\n"
@@ -155,18 +155,19 @@ def print_line_profiler(
     summarize: bool = False,
     sort: bool = False,
     rich: bool = False,
-    config: Any = None,
+    config: Config = None,
     unit: float = 1e-9,
 ) -> None:
-    """line_profiler's tables. `output_unit` in seconds; `rich` colours the source; `config`: a TOML file that sets the
-    widths of columns (`widths.column_widths`). Raises OSError and ValueError when that cannot be read."""
+    """line_profiler's tables. `output_unit` in seconds; `stripzeros` leaves out functions that did not run; `rich`
+    colours the source; `config`: the TOML file that sets the widths of columns, None: the one that is found
+    (`settings`), False: none. Raises OSError and ValueError when a file that is given cannot be read."""
     least = column_widths(config)
     shown = output_unit if output_unit is not None else unit
     functions = sorted(profile.functions.values(), key=lambda f: (f.key.filename, f.key.first_line))
     if sort:
         functions.sort(key=lambda f: f.total_ns)
     if stripzeros:
-        functions = [f for f in functions if f.total_ns]
+        functions = [f for f in functions if _has_run(f)]
     parts = [f"Timer unit: {shown:g} s\n\n"]
     if details:
         parts += [_details(profile, f, shown, least, exact=shown == unit, color=rich) for f in functions]
@@ -208,6 +209,27 @@ def _details(
     for row, text in zip(rows, highlight(texts) if color else texts, strict=True):
         parts.append(" ".join(f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)) + f"  {text}\n")
     return "".join([*parts, "\n"])
+
+
+def print_one_function(
+    profile: Profile,
+    *,
+    stream: Any = None,
+    output_unit: float | None = None,
+    stripzeros: bool = False,
+    rich: bool = False,
+    config: Config = None,
+    unit: float = 1e-9,
+) -> None:
+    """line_profiler's table of each function, without the line that names the unit."""
+    least = column_widths(config)
+    shown = output_unit if output_unit is not None else unit
+    functions = [f for f in profile.functions.values() if not stripzeros or _has_run(f)]
+    emit("".join(_details(profile, f, shown, least, exact=shown == unit, color=rich) for f in functions), stream)
+
+
+def _has_run(function: Function) -> bool:
+    return any(line.hits for line in function.lines.values())
 
 
 def _cell(value: float, exact: bool) -> str:
