@@ -87,7 +87,7 @@ static uint64_t ticks_after(const lpy_session *session, uint64_t ns)
     return lp_ticks() + (uint64_t)((double)ns * 0x1p32 / (double)session->core->mult);
 }
 
-/* Where there are samples, torch is asked once a second at most. */
+/* Where there are samples, torch is asked once a second at most (where it only raises, ever more seldom, to once in 64). */
 static void set_due(lpy_session *session)
 {
     if (session->snapshot_ns > 0)
@@ -167,6 +167,7 @@ static bool open_segment(void *user, lp_recorder *core)
         pthread_mutex_init(&session->reading, NULL);
         lpy_names_in_child();
         lpy_io_in_child();
+        lpy_torch_in_child(&session->torch);
     }
     if (!session->private)
         describe(session);
@@ -345,8 +346,8 @@ static void overdue(void *user, lp_recorder *core)
     lp_status status = LP_OK;
 
     if (lp_ticks() >= session->torch_due) {
-        lpy_torch_read(lp_segment_header(&core->segment));
-        session->torch_due = ticks_after(session, TORCH_NS);
+        lpy_torch_read(&session->torch, lp_segment_header(&core->segment));
+        session->torch_due = ticks_after(session, TORCH_NS << session->torch.failures);
     }
     if (lp_ticks() < session->snapshot_due) {
         atomic_store(&core->due,
@@ -721,6 +722,7 @@ void lpy_session_forget(lpy_session *session)
     lp_worker_free(session->last);
     session->last = NULL;
     lpy_names_forget(session);
+    lpy_torch_forget(&session->torch);
     /* Nobody describes it any more: the core has ended here, or is a parent's of which this child has no part. */
     lp_identity_init(&session->id);
     lp_arena_free(session->arena);
