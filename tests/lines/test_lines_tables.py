@@ -230,6 +230,17 @@ def test_listing(profile: Profile) -> None:
     assert listing.render(profile, listing.Layout()) == LISTING
 
 
+def test_a_lambda_among_the_hottest_lines_is_told_from_its_function(profile: Profile) -> None:
+    inner = Function(FunctionKey(PATH, "slow.<locals>.<lambda>#2", 4))
+    inner.lines = {4: Line(1, 1, 900, 900)}
+    profile.functions[inner.key] = inner
+    text = listing.render(profile, listing.Layout(), functions=False)
+    assert [line.split("example.py:")[1].split()[:2] for line in text.splitlines() if "total += i * i" in line] == [
+        ["4", "total"],
+        ["4", "<lambda>#2"],
+    ]
+
+
 def test_listing_folds_what_is_cold() -> None:
     text = "def f():\n" + "".join(f"    x{n} = {n}\n" for n in range(2, 60)) + "    return hot()\n"
     function = Function(FunctionKey(PATH, "f", 1), calls=1, time_ns=10**9)

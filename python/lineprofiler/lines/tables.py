@@ -117,6 +117,12 @@ def shown_path(filename: str, root: Path | None) -> str:
     return filename
 
 
+def without_name(function_name: str) -> str:
+    """Tells a lambda or a generator expression, behind its place, from the function around it; "" for others."""
+    last = function_name.rpartition(".")[2]
+    return f" {inert(last)}" if last.startswith("<") and function_name != "<module>" else ""
+
+
 def print_regions(
     regions: dict[str, tuple[int, int, Profile]],
     whole_ns: int,
