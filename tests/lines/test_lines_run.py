@@ -127,6 +127,8 @@ def test_programs_that_are_not_there(tmp_path: Path, words: tuple[str, ...]) -> 
         (("--top", "many", "x.py"), "--top: invalid int value: 'many'"),
         (("-u", "0", "x.py"), "--unit must be more than 0 seconds"),
         (("-s", "none.py", "x.py"), "none.py: no such file"),
+        (("-o", ".", "x.py"), ".: is a folder"),
+        (("--html", ".", "x.py"), ".: is a folder"),
         (("-i", "1", "x.py"), "--output-interval needs a file to write: -o FILE"),
         (("-l", "-i", "0", "x.py"), "--output-interval must be more than 0 seconds"),
         (("--config", "none.toml", "x.py"), "none.toml: No such file or directory"),
