@@ -26,7 +26,7 @@
 #define LP_SEG_MAGIC 0x0a1a0d47455350ull /* "PSEG\r\x1a\n\0": text-mode copies show */
 #define LP_SEG_LAYOUT 2u
 #define LP_SEG_ORDER 0x01020304u
-#define LP_SEG_HEADER 2176u      /* where our first block starts; of another build: header_size */
+#define LP_SEG_HEADER 2560u      /* where our first block starts; of another build: header_size. With room for more */
 #define LP_SEG_START (12u << 10) /* bytes populated at creation: enough for some phases, and each page costs 0.7 us */
 #define LP_SEG_NEXT (16u << 10)  /* taken at a time after that, up to */
 #define LP_SEG_STEP (64u << 10)  /* and from here on */
