@@ -519,7 +519,9 @@ static void put_gpu(lp_text *text, const lp_usage *usage)
         lp_line_put(line, "GPU");
         lp_line_style(line, LP_PLAIN);
         if (usage->gpu_why == LP_REASON_NEVER || usage->gpu_why == LP_REASON_NONE)
-            lp_line_put(line, was_looked_for(usage) ? " none seen: no NVIDIA driver, no AMD device" : " not sampled");
+            lp_line_put(line, was_looked_for(usage)   ? " none seen: no NVIDIA driver, no AMD device"
+                              : usage->host_count > 0 ? " not sampled: ended before the first answer"
+                                                      : " not sampled");
         else
             lp_line_format(line, " none seen: %s", lp_reason_text(usage->gpu_why));
         lp_line_end(line);

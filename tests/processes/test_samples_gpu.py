@@ -160,6 +160,15 @@ def test_no_library_is_no_gpu(stage: Stage) -> None:
     assert "\nGPU none seen: no NVIDIA driver, no AMD device\n" in stage.command("report", "run").expect().stdout
 
 
+def test_a_run_too_short_for_an_answer(stage: Stage, library: Library) -> None:
+    """It is asked at one tick and heard at the next, which a minute later does not come any more."""
+    program = PROGRAM.replace("sys.stdin.readline()", "__import__('time').sleep(0.3)").replace("0.2", "60")
+    stage.python(program, env={"LD_LIBRARY_PATH": str(library.folder)}).expect()
+    stage.settle()
+    text = stage.command("report", "run").expect().stdout
+    assert "\nGPU not sampled: ended before the first answer\n" in text
+
+
 IN_A_CONTAINER = """
     import sys, time
     from lineprofiler.accounting import Profiler
