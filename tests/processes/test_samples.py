@@ -409,6 +409,28 @@ def test_no_samples_when_not_wanted(stage: Stage) -> None:
     assert stage.samples() == stage.samples("host") == []
 
 
+@pytest.mark.parametrize(("intervals", "count"), [("None, None", 0), ("30.0, None", 1), ("None, 1.0", 1)])
+def test_a_collector_only_where_it_has_work(stage: Stage, intervals: str, count: int) -> None:
+    """Neither periodic snapshots nor samples: no process beside the program, where else there is one."""
+    program = stage.start(
+        f"""
+        import sys
+        from lineprofiler.accounting import Profiler
+
+        snapshots, samples = {intervals}
+        with Profiler("run", snapshot_interval_s=snapshots, sample_interval_s=samples) as profiler, profiler.phase("a"):
+            print(flush=True)
+            sys.stdin.readline()
+        """
+    )
+    assert program.stdout is not None
+    program.stdout.readline()
+    if count:
+        wait_for(stage.collectors, "a collector")
+    assert len(stage.collectors()) == count
+    program.communicate("\n", 60)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
 def test_a_program_that_is_not_dumpable(stage: Stage) -> None:
     """Its I/O is not for a collector to read that is not root: `n/a` with that reason, and the rest goes on."""
