@@ -33,7 +33,7 @@ bench: ## what we cost beside other tools, interleaved; tables and charts (ARGS=
 fuzz: ## libFuzzer against every reader, FUZZ_SECONDS=60 each; then damaged files against the command
 	@$(PYTHON) tools/fuzz.py --seconds $(FUZZ_SECONDS) $(ARGS)
 
-soak: ## a thousand kills of programs, 200 of collectors, each system call refused by each errno (ARGS=--help)
+soak: ## a thousand kills of programs, 200 of collectors, each system call refused by each errno, each call a million times (ARGS=--help)
 	@$(PYTHON) tools/soak.py $(ARGS)
 
 sanitize: ## C tests under the sanitizers of gcc and clang (addresses, leaks, threads), Python tests under gcc's

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import envs
 import instructions
+import tidy
 from envs import BUILD, ROOT, SetupError, say
 
 # What cppcheck 2.10 says wrongly of all such code, and who looks at it instead:
@@ -77,6 +78,15 @@ def cppcheck(env: dict[str, str]) -> bool:
     return step("cppcheck", [*command, *(f"src/{layer}" for layer in layers)], env)
 
 
+def clang_tidy(build: Path) -> bool:
+    """All of src; needs the build directory of clang's strict build."""
+    files, wrong = tidy.tidy(build)
+    say(f"  {'FAILED' if wrong else 'ok    '} clang-tidy: {files} files")
+    for text in wrong:
+        say("\n".join("    | " + line for line in text.splitlines()[:60]))
+    return not wrong
+
+
 def no_more_instructions() -> bool:
     """The hot paths against the kept counts; what cannot be compared here is named and is no failure."""
     try:
@@ -108,6 +118,8 @@ def main() -> int:
 
         good = [strict_build(c, venv) for c in ("gcc", "clang") if shutil.which(c)]
         good.append(cppcheck(env))
+        if shutil.which("clang"):
+            good.append(clang_tidy(BUILD / "check-clang"))
         good.append(no_more_instructions())
         good.append(step("clang-format", [tool / "clang-format", "--dry-run", "-Werror", *c_files()], env))
         good.append(step("ruff", [tool / "ruff", "check", *PYTHON_FOLDERS], env))

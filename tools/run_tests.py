@@ -31,6 +31,8 @@ LOGS = BUILD / "test-logs"
 SUITES = ["house", "docs", "python", "lines", "processes", "faults", "cli", "field", "spec", "pages"]
 # Far above what a run takes (minutes); it ends one that hangs so that the log says where.
 SUITE_LIMIT_S = 25 * 60
+# How many times longer anything may take under a sanitizer.
+SANITIZED_SLOWER = 4
 
 
 @dataclass
@@ -150,7 +152,7 @@ def c_tests(
             names = (p.stem.removeprefix("test_") for p in sorted((ROOT / "tests" / "c").glob("test_*.c")))
             command += [name for name in names if name.startswith(layers)]
         full = {**envs.clean_environment(PATH=envs.tool_path(venv)), **env}
-        status = run_logged(command, result.log, full, SUITE_LIMIT_S)
+        status = run_logged(command, result.log, full, SUITE_LIMIT_S * slower)
         if junit.exists():
             count_junit(result, junit, excused or (lambda name: ""))
         # A test that crashed after its last printed line has no failed case of its own.
@@ -190,7 +192,7 @@ def pytest_run(
         command += ["-k", args.k]
     command += paths
     full = {**envs.clean_environment(PATH=envs.tool_path(venv), PYTHONDONTWRITEBYTECODE="1"), **env}
-    status = run_logged(command, log, full, SUITE_LIMIT_S)
+    status = run_logged(command, log, full, SUITE_LIMIT_S * (SANITIZED_SLOWER if "TESTS_SANITIZED" in env else 1))
     if junit.exists():
         count_junit(result, junit)
     # 0: all passed; 1: failures, already counted; 5: nothing matched the marker. All else killed the runner itself,
@@ -256,9 +258,9 @@ def sanitized_c_tests(tools: Path) -> list[Result]:
     for compiler in ("gcc", "clang"):
         if shutil.which(compiler):
             os.environ["CC"] = compiler  # Meson takes it when a build directory is first made
-            results.append(c_tests(tools, BUILD / f"c-san-{compiler}", ADDRESSES, env))
+            results.append(c_tests(tools, BUILD / f"c-san-{compiler}", ADDRESSES, env, slower=SANITIZED_SLOWER))
     os.environ["CC"] = "gcc"
-    results.append(c_tests(tools, BUILD / "c-tsan", THREADS, env, THREADED_LAYERS))
+    results.append(c_tests(tools, BUILD / "c-tsan", THREADS, env, THREADED_LAYERS, SANITIZED_SLOWER))
     del os.environ["CC"]
     return results
 

@@ -1,6 +1,7 @@
 """`make soak`: what the tests do some fifty times, a thousand times: SIGKILL at random moments, of recorded programs
 and of collectors, each checked against counts that the program keeps elsewhere (tests/support/killing.py). And each
-system call refused by each errno, where the tests take one errno after the other (tests/support/refusals.py).
+system call refused by each errno, where the tests take one errno after the other (tests/support/refusals.py). And each
+call of accounting and of the line profiler a million times, to see that nothing is kept (tests/python/test_leaks.py).
 """
 
 from __future__ import annotations
@@ -16,13 +17,42 @@ from collections.abc import Callable
 from pathlib import Path
 
 import envs
+import run_tests
 from envs import ROOT, SetupError, say
 
 SUPPORT = ROOT / "tests" / "support"
 PROGRAMS_AT_ONCE, COLLECTORS_AT_ONCE = 50, 20
 
 
-def inside(programs: int, collectors: int, calls: int) -> int:
+def leaks(rounds: int) -> run_tests.Result:
+    """Each call so many times: passed are those of which nothing was kept."""
+    result = run_tests.Result("leaks")
+    with tempfile.TemporaryDirectory(prefix="lineprofiler-soak-") as folder:
+        junit = Path(folder) / "leaks.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=3600"]
+        command += [f"--junitxml={junit}", str(ROOT / "tests" / "python" / "test_leaks.py")]
+        env = envs.clean_environment(LEAK_ROUNDS=str(rounds))
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if junit.exists():
+            run_tests.count_junit(result, junit)
+    if done.returncode != 0:
+        say("\n".join("    | " + line for line in done.stdout.splitlines()[-200:]))
+        if not result.failed:
+            result.fail(f"pytest ended with {done.returncode}")
+    return result
+
+
+def inside(programs: int, collectors: int, calls: int, rounds: int) -> int:
     """In the environment that has the product. Each part in a folder and shared memory of its own."""
     sys.path.insert(0, str(SUPPORT))
     import killing
@@ -87,10 +117,16 @@ def inside(programs: int, collectors: int, calls: int) -> int:
         whose = "the program's" if target == refusals.PROGRAM else "the others'"
         more = ", with all that follow" if sticky else ""
         say(f"  {body}: {refused[0] - before} of {whose} calls refused{more}, {time.monotonic() - started:.0f} s")
-    bad = failed + wrong + broken + refused[1]
+    looked = run_tests.Result("leaks")
+    if rounds:
+        started = time.monotonic()
+        looked = leaks(rounds)
+        say(f"  {looked.passed + looked.failed} calls, {rounds} times: {time.monotonic() - started:.0f} s")
+    bad = failed + wrong + broken + refused[1] + looked.failed
     say(
         f"{programs + collectors} kills, {failed + wrong} parts failed; "
-        f"{refused[0]} system calls refused, {refused[1] + broken} wrong"
+        f"{refused[0]} system calls refused, {refused[1] + broken} wrong; "
+        f"{looked.passed + looked.failed} calls repeated, {looked.failed} kept something"
     )
     return 1 if bad else 0
 
@@ -106,10 +142,17 @@ def main() -> int:
         metavar="N",
         help="the first N system calls of each kind, by each errno (default: all; 0: none)",
     )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=1_000_000,
+        metavar="N",
+        help="of each call that takes microseconds (default: 1000000; 0: none)",
+    )
     parser.add_argument("--here", action="store_true", help="with the interpreter and package that run this")
     args = parser.parse_args()
     if args.here:
-        return inside(args.kills, args.collectors, args.calls)
+        return inside(args.kills, args.collectors, args.calls, args.rounds)
     try:
         envs.require_compiler()
         interpreter = envs.main_interpreter(envs.find_interpreters())
@@ -120,6 +163,7 @@ def main() -> int:
         return 1
     command = [envs.python_of(venv), Path(__file__), "--here"]
     command += ["--kills", str(args.kills), "--collectors", str(args.collectors), "--calls", str(args.calls)]
+    command += ["--rounds", str(args.rounds)]
     return subprocess.run([*map(str, command)], env=envs.clean_environment(), check=False).returncode
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from lineprofiler import accounting as accounting
     from lineprofiler.lines.compat import load_stats as load_stats
+    from lineprofiler.lines.compat import show_func as show_func
     from lineprofiler.lines.compat import show_text as show_text
     from lineprofiler.lines.explicit import profile as profile
     from lineprofiler.lines.notebook import load_ipython_extension as load_ipython_extension
@@ -31,6 +32,7 @@ _MODULES = {
     "load_ipython_extension": "notebook",
     "load_stats": "compat",
     "profile": "explicit",
+    "show_func": "compat",
     "show_text": "compat",
     "start_profiling": "profiler",
     "stop_profiling": "profiler",

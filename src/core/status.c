@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const texts[] = {
-#define LP_STATUS_TEXT(code, text) [code] = text,
+#define LP_STATUS_TEXT(code, text) [code] = (text),
     LP_STATUS_LIST(LP_STATUS_TEXT)
 #undef LP_STATUS_TEXT
 };

@@ -247,7 +247,8 @@ static int by_size(const void *a, const void *b)
 static double spread(times *t, uint32_t rounds)
 {
     qsort(t->round, rounds, sizeof t->round[0], by_size);
-    return (double)(t->round[rounds / 2] - t->least);
+    int64_t median = t->round[rounds / 2];
+    return (double)(median - t->least);
 }
 
 static void work_out(bench *b, lpy_probed out[LPY_PROBES])

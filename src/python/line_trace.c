@@ -78,7 +78,7 @@ static inline uintptr_t slot_of(const PyCodeObject *code)
 
 static inline trace_code *code_in(uintptr_t slot)
 {
-    return slot & 1u ? NULL : (trace_code *)slot; /* NOLINT(performance-no-int-to-ptr) */
+    return slot & 1u ? NULL : (trace_code *)slot;
 }
 
 static void free_slot(void *slot)
@@ -90,7 +90,7 @@ static void free_slot(void *slot)
 /* Frees what was there. */
 static bool keep_slot(PyCodeObject *code, uintptr_t slot)
 {
-    if (_PyCode_SetExtra((PyObject *)code, state.extra, (void *)slot) == 0) /* NOLINT(performance-no-int-to-ptr) */
+    if (_PyCode_SetExtra((PyObject *)code, state.extra, (void *)slot) == 0)
         return true;
     PyErr_Clear();
     return false;
@@ -240,17 +240,20 @@ static void rescan(void)
         flag_running(tstate, tstate == self);
 }
 
-static void look_for_greenlets(void)
+/* The frame that has just ended may have raised: that exception goes on. */
+static NOINLINE void look_for_greenlets(void)
 {
-    PyObject *name = PyUnicode_FromString("greenlet");
+    PyObject *type, *value, *traceback, *name;
     bool before = state.greenlets;
 
+    PyErr_Fetch(&type, &value, &traceback);
+    name = PyUnicode_FromString("greenlet");
     state.modules_seen = PyDict_GET_SIZE(state.modules);
     if (name && PyDict_GetItemWithError(state.modules, name))
         state.greenlets = true;
-    else if (PyErr_Occurred())
-        PyErr_Clear();
     Py_XDECREF(name);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
     if (state.greenlets && !before && state.active)
         rescan();
 }
@@ -602,7 +605,7 @@ static bool get_extra(void)
 {
     Py_ssize_t index = _PyEval_RequestCodeExtraIndex(free_slot);
     PyObject *code = index >= 0 ? Py_CompileString("None", "<lineprofiler>", Py_eval_input) : NULL;
-    void *odd = (void *)1, *found = NULL; /* NOLINT(performance-no-int-to-ptr) */
+    void *odd = (void *)1, *found = NULL;
 
     if (code && _PyCode_SetExtra(code, index, odd) == 0 && _PyCode_GetExtra(code, index, &found) == 0 && found == odd &&
         lpy_code_extra((PyCodeObject *)code, index) == odd)
@@ -621,12 +624,13 @@ static int trace_start(LineEngine *engine)
         return -1;
     }
     engines = realloc(state.engines, (state.engine_count + 1) * sizeof(LineEngine *));
+    if (engines) /* even if we do not start: the list before is gone */
+        state.engines = engines;
     if (!engines || (!state.active && switch_on() < 0)) {
         PyErr_Clear();
         lpy_line_note(engine, "no memory to start");
         return -1;
     }
-    state.engines = engines;
     state.engines[state.engine_count++] = engine;
     if (engine->select) {
         state.selecting++;

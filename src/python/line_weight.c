@@ -128,12 +128,10 @@ uint16_t *lpy_line_weigh(const lp_line_code *code, const unsigned char *bytes, P
         if (jumps && target > unit && GOES_ON(target))
             there = from[target];
 #undef GOES_ON
-        if (jumps && ends)
+        if (jumps && (ends || ops.branch[bytes[2 * (size_t)unit]] == JUMPS_ON))
             after = there;
         else if (jumps && ops.branch[bytes[2 * (size_t)unit]] == EITHER)
             after = (after + there) / 2;
-        else if (jumps && ops.branch[bytes[2 * (size_t)unit]] == JUMPS_ON)
-            after = there;
         from[unit] = after + price_at(bytes, unit, argument, names);
         weights[unit] = (uint16_t)(from[unit] < UINT16_MAX ? from[unit] + 0.5 : UINT16_MAX);
     }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/wiped.h"
 #include "python/lpy.h"
 
 /* "rchar: N\nwchar: N\nsyscr: N\nsyscw: N\nread_bytes: N\nwrite_bytes: N\n…" */
@@ -33,7 +34,7 @@ static bool parse(const char *text, ssize_t size, uint64_t io[LPY_IO_COUNT])
     uint64_t calls;
 
     /* Lengths that the compiler sees: a comparison is a load, not a call. */
-#define LINE(key, into) line(&at, end, key, sizeof key - 1, into)
+#define LINE(key, into) line(&at, end, key, sizeof(key) - 1, into)
     return LINE("rchar: ", &io[LPY_IO_READ_CHARS]) && LINE("wchar: ", &io[LPY_IO_WRITE_CHARS]) &&
            LINE("syscr: ", &calls) && LINE("syscw: ", &calls) && LINE("read_bytes: ", &io[LPY_IO_READ_BYTES]) &&
            LINE("write_bytes: ", &io[LPY_IO_WRITE_BYTES]);
@@ -61,7 +62,7 @@ static bool open_file(lpy_session *session)
 }
 
 /* What our snapshots moved: of the process, and of the calling thread. */
-static _Atomic uint64_t own[LPY_IO_COUNT];
+LP_FORK_TOUCHES static _Atomic uint64_t own[LPY_IO_COUNT];
 static __thread uint64_t own_here[LPY_IO_COUNT];
 
 void lpy_io_own(const uint64_t moved[LPY_IO_COUNT])

@@ -27,7 +27,7 @@ char *lp_unit_age(lp_unit out, uint64_t now, uint64_t then)
     else if (age < 60 * SECOND)
         snprintf(out, LP_UNIT_SIZE, "%" PRIu64 "s", age / SECOND);
     else
-        lp_unit_ns(out, (double)(age / SECOND * SECOND));
+        lp_unit_ns(out, (double)(age - age % SECOND));
     return out;
 }
 

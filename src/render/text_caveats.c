@@ -343,7 +343,7 @@ static void put_asked(lp_text *text)
         char name[LP_INERT_BYTES(20)];
         lp_inert(name, sizeof name, &report->asked[i].option, 1, 20, LP_CUT_RIGHT, text->line.utf8);
         int more = snprintf(words + used, sizeof words - (size_t)used, "%s %s", i > 0 ? "," : "", name);
-        if (more < 0 || (size_t)(used + more) >= sizeof words)
+        if (more < 0 || more >= (int)sizeof words - used)
             break;
         used += more;
     }

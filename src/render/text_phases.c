@@ -167,7 +167,6 @@ static void put_waits(lp_text *text, const lp_report_phase *phase)
     }
     if (phase->errors > 0 && line->width < ERRORS_FROM) {
         lp_line_format(line, "%s%s left by an exception", separator, lp_unit_count_in(a, (lp_i128)phase->errors, 11));
-        separator = "   ";
     }
     if (line->column > 0)
         lp_line_end(line);

@@ -510,7 +510,7 @@ static lp_status read_threads(reader *r)
     lp_status status = LP_OK;
 
     while (status == LP_OK && (at || count)) {
-        lp_off thread = at;
+        lp_off thread;
         if (!at || count == sizeof list / sizeof *list) {
             thread = list[--count];
         } else {

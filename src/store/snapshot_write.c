@@ -94,11 +94,10 @@ static int create(int folder, const char *temporary)
 static bool rename_done(int folder, const char *temporary, const char *name, ino_t ino)
 {
     struct stat st;
-    int reason = errno;
 
     if (renameat(folder, temporary, folder, name) == 0)
         return true;
-    reason = errno;
+    int reason = errno;
     bool done = fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == ino;
     errno = reason;
     return done;

@@ -33,10 +33,7 @@ static void thin(lp_track *track)
     uint32_t i = 1;
 
     for (bool drop = true; i < track->count;) {
-        if (track->edge & (1u << i)) {
-            i++;
-            drop = true;
-        } else if (drop) {
+        if (drop && !(track->edge & (1u << i))) {
             remove_at(track, i);
             drop = false;
         } else {

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from lptest import ROOT, lineprofiler, run_process
 
-from lineprofiler import LineProfiler, load_stats
+from lineprofiler import LineProfiler, load_stats, show_func, show_text
 from lineprofiler._lineprofiler import pickle_is_modest
 from lineprofiler.lines import lprof
 from lineprofiler.lines.compat import LineStats
@@ -170,6 +170,30 @@ def test_printed_merged_exported(tmp_path: Path) -> None:
     assert "return x" in (tmp_path / "out.txt").read_text(encoding="utf-8")
 
 
+def test_the_table_of_line_profiler(tmp_path: Path) -> None:
+    """What ``python -m line_profiler`` prints of the same file, with its options and its settings."""
+    stats = LineStats({("a.py", 1, "f"): [(2, 1, 900)], ("b.py", 1, "g"): [(2, 1, 100)], ("c.py", 1, "h"): []}, 1e-9)
+    stats.to_file(tmp_path / "a.lprof")
+
+    def table(**options: Any) -> str:
+        out = io.StringIO()
+        stats.print(out, **options)
+        return out.getvalue()
+
+    def shown(*words: str) -> str:
+        return lineprofiler("lines", *words, "a.lprof", cwd=tmp_path).expect().stdout
+
+    assert shown("-mt") == table(output_unit=1e-6, summarize=True, sort=True)
+    assert shown("-rtmz", "-u", "1e-3") == table(
+        output_unit=1e-3, summarize=True, sort=True, stripzeros=True, rich=True
+    )
+    (tmp_path / "pyproject.toml").write_text("[tool.line_profiler.cli]\nskip-zero = true\nunit = 1\n")
+    assert shown("-t") == table(output_unit=1, sort=True, stripzeros=True)
+    for words in (("--diff", "-t", "a.lprof"), ("--format", "csv", "-m")):
+        done = lineprofiler("lines", *words, "a.lprof", cwd=tmp_path).expect(2)
+        assert "-t, -m and -r are for line_profiler's table" in done.stderr
+
+
 def test_what_line_profiler_did_not_measure_is_null() -> None:
     done = lineprofiler("lines", DATA / "line-profiler-5.1.lprof", "--format", "json").expect()
     function = next(f for f in json.loads(done.stdout)["functions"] if f["function"] == "count")
@@ -214,6 +238,28 @@ def test_line_stats_add_up(tmp_path: Path) -> None:
     out = io.StringIO()
     total.print(stream=out, output_unit=1e-6)
     assert out.getvalue().startswith("Timer unit: 1e-06 s\n")
+
+
+def test_line_stats_are_what_line_profiler_has(tmp_path: Path) -> None:
+    timings = {("f.py", 1, "f"): [(2, 3, 10)], ("f.py", 9, "g"): []}
+    stats = LineStats(timings, 1e-6)
+    assert repr(stats) == f"LineStats({timings}, 1E-06)"
+    stats.to_file(tmp_path / "a.lprof")
+    again = LineStats.from_files(tmp_path / "a.lprof")
+    assert (again, again.unit, again.timings) == (stats, 1e-6, timings)  # the unit is kept, and functions never called
+    stats += LineStats({("f.py", 1, "f"): [(2, 1, 500)]}, 1e-9)
+    assert (stats.timings["f.py", 1, "f"], stats.unit) == ([(2, 4, 10_500)], 1e-9)  # in the finer unit
+    assert timings == again.timings  # nothing of the operands is changed
+    assert again.__eq__(3) is NotImplemented
+
+    whole, one = io.StringIO(), io.StringIO()
+    show_text(timings, 1e-6, 1e-6, whole, True, True, True)  # options by position, as line_profiler takes them
+    show_func("f.py", 1, "f", [(2, 3, 10)], 1e-6, 1e-6, one, config=False)
+    assert whole.getvalue() == f"Timer unit: 1e-06 s\n\n{one.getvalue()}  0.00 seconds - f.py:1 - f\n"
+    assert one.getvalue().startswith("Total time: 1e-05 s\nFile: f.py\n")
+    assert "     2         3         10.0      3.3    100.0" in one.getvalue()
+    show_func("f.py", 9, "g", [], 1e-6, stream=one, stripzeros=True)
+    assert "Function: g" not in one.getvalue()
 
 
 def test_dump_and_rows_of_a_profiler(tmp_path: Path) -> None:

@@ -52,6 +52,29 @@ def test_options(tmp_path: Path) -> None:
     assert (tmp_path / "d.lprof").is_file()
 
 
+def test_letters_of_options_may_stand_together(tmp_path: Path) -> None:
+    out = session(tmp_path, "p = %lprun -rzu 1e-3 -ff f(10)", "print([type(p).__name__, p.functions[0].__name__])")
+    assert "Timer unit: 0.001 s" in out
+    assert out.splitlines()[-1] == "['LineProfiler', 'f']"
+
+
+def test_a_statement_may_mark_functions(tmp_path: Path) -> None:
+    (tmp_path / "marked.py").write_text("@profile\ndef inside(n):\n    return n + 1\n")
+    out = session(
+        tmp_path,
+        "import builtins, sys\nsys.path.insert(0, '.')",
+        "%lprun import marked; marked.inside(3)",
+        "print(hasattr(builtins, 'profile'))",
+        "builtins.profile = 7",
+        "%lprun -f f f(1)",
+        "print(builtins.profile)",
+    )
+    assert "Function: inside at line 1" in out
+    assert "return n + 1" in out
+    assert out.splitlines()[-1] == "7"
+    assert "\nFalse\n" in out
+
+
 def test_cells(tmp_path: Path) -> None:
     out = session(
         tmp_path,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -16,7 +17,7 @@ from linehits import hits
 from lptest import environment, run_python
 
 import lineprofiler
-from lineprofiler import FunctionStats, LineProfiler, LineStats, start_profiling, stop_profiling
+from lineprofiler import FunctionStats, LineProfiler, LineStats, load_stats, start_profiling, stop_profiling
 from lineprofiler.config import ProfilerConfig
 
 
@@ -230,6 +231,33 @@ def test_wrong_arguments_raise(options: dict[str, Any], error: str) -> None:
         LineProfiler(**options)
 
 
+def test_functions_added_to_a_folder_are_profiled_besides(tmp_path: Path) -> None:
+    """A folder that was given stays; without one, functions that are added before the start are all there is."""
+    import bisect
+
+    here = os.path.dirname(__file__)
+    texts = {}
+    for case in ("folder", "none", "later"):
+        profiler = LineProfiler(here) if case == "folder" else LineProfiler()
+        if case == "later":
+            profiler.enable_by_count()
+        profiler.add_function(textwrap.dedent)
+        with profiler:
+            textwrap.dedent("  a")
+            work(3)
+            bisect.bisect([1], 1)
+        profiler.disable()
+        out = io.StringIO()
+        profiler.print_stats(stream=out)
+        texts[case] = out.getvalue()
+        names = {key.function_name for key in profiler.get_stats()}
+        assert "dedent" in names
+        assert ("work" in names) == (case != "none")
+    assert texts["none"].startswith("Timer unit")
+    assert texts["folder"].startswith("=====")
+    assert texts["later"].startswith("=====")
+
+
 def test_a_folder_and_functions_are_told_apart(tmp_path: Path) -> None:
     assert LineProfiler(tmp_path).functions == []
     assert LineProfiler(str(tmp_path), ProfilerConfig(True)).functions == []
@@ -404,6 +432,54 @@ def test_global_profile_by_argument_and_by_call(tmp_path: Path) -> None:
         "from lineprofiler import profile\n@profile\ndef f():\n    return 1\nf()\n", "--line-profile", cwd=tmp_path
     ).expect()
     assert "Wrote profile results to profile_output.lprof" in done.stdout
+
+
+def test_global_profile_follows_the_settings_of_line_profiler(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        """\
+[tool.line_profiler.setup]
+environ_flags = ["LOOK"]
+[tool.line_profiler.write]
+output_prefix = "out"
+text = false
+timestamped_text = false
+[tool.line_profiler.show]
+details = true
+"""
+    )
+    program = """
+    from lineprofiler import profile
+    @profile
+    def f():
+        return 1
+    f()
+    """
+    assert run_python(program, cwd=tmp_path, env=environment(LINE_PROFILE="1")).expect().stdout == ""
+    done = run_python(program, cwd=tmp_path, env=environment(LOOK="1")).expect()
+    assert "return 1" in done.stdout
+    assert "Wrote profile results to out.lprof\nTo view details run:\n" in done.stdout
+    assert sorted(os.listdir(tmp_path)) == ["out.lprof", "pyproject.toml"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_that_are_started_leave_the_files_to_the_first(tmp_path: Path, method: str) -> None:
+    program = f"""
+    import multiprocessing
+    from lineprofiler import profile
+    @profile
+    def f(n):
+        return n
+    if __name__ == "__main__":
+        process = multiprocessing.get_context({method!r}).Process(target=f, args=(1,))
+        process.start()
+        process.join()
+        for n in range(7):
+            f(n)
+    """
+    done = run_python(program, cwd=tmp_path, env=environment(LINE_PROFILE="1")).expect()
+    assert done.stdout.count("Wrote profile results") == 3
+    [rows] = load_stats(tmp_path / "profile_output.lprof").timings.values()
+    assert [hits for _, hits, _ in rows] == [7]
 
 
 def test_no_warning_and_no_trace_left() -> None:

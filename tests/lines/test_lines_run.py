@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from lptest import LIMIT_S, Done, environment, lineprofiler, run_process
 
+from lineprofiler import load_stats
+
 COMMAND = str(Path(sys.executable).with_name("lineprofiler"))
 
 LOOK = """
@@ -96,6 +98,7 @@ def test_the_program_sees_what_it_would_see_alone(tmp_path: Path, words: tuple[s
         "def f(:\n",
         "import os\nos._exit(7)",
         "import no_such_module",
+        "import sys\ndef f():\n    sys.modules['new'] = sys\n    raise KeyError('after a module came')\nf()",
     ],
 )
 def test_ends_are_those_of_python(tmp_path: Path, text: str) -> None:
@@ -104,8 +107,11 @@ def test_ends_are_those_of_python(tmp_path: Path, text: str) -> None:
     assert ours == plain
 
 
-@pytest.mark.parametrize("words", [("none.py",), ("-m", "no_such_module"), ("-m", "os.no_such")], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [("none.py",), ("-m", "no_such_module"), ("-m", "os.no_such"), (".git",)], ids=" ".join
+)
 def test_programs_that_are_not_there(tmp_path: Path, words: tuple[str, ...]) -> None:
+    project(tmp_path)
     plain, ours = both(tmp_path, *words)
     assert ours == plain
     assert lineprofiler("run", *words, cwd=tmp_path) == plain
@@ -121,6 +127,11 @@ def test_programs_that_are_not_there(tmp_path: Path, words: tuple[str, ...]) -> 
         (("--top", "many", "x.py"), "--top: invalid int value: 'many'"),
         (("-u", "0", "x.py"), "--unit must be more than 0 seconds"),
         (("-s", "none.py", "x.py"), "none.py: no such file"),
+        (("-o", ".", "x.py"), ".: is a folder"),
+        (("--html", ".", "x.py"), ".: is a folder"),
+        (("-i", "1", "x.py"), "--output-interval needs a file to write: -o FILE"),
+        (("-l", "-i", "0", "x.py"), "--output-interval must be more than 0 seconds"),
+        (("--config", "none.toml", "x.py"), "none.toml: No such file or directory"),
         (("-o", "no/such/x.lprof", "x.py"), "no/such/x.lprof: no such folder"),
     ],
 )
@@ -258,6 +269,79 @@ def test_line_by_line(tmp_path: Path) -> None:
     assert "Timer unit: 1e-06 s" in lineprofiler("run", "-lv", "prog.py", cwd=tmp_path).expect().stdout
 
 
+def test_letters_of_options_may_stand_together(tmp_path: Path) -> None:
+    project(tmp_path, prog=DECORATED)
+    for words in (("-lvo", "my.lprof"), ("-lvomy.lprof",), ("-lvqu", "1e-3"), ("-lvru1e-3",)):
+        done = lineprofiler("run", *words, "prog.py", cwd=tmp_path).expect()
+        assert (tmp_path / "my.lprof").exists() == ("my.lprof" in " ".join(words)), words
+        assert ("Timer unit: 0.001 s" in done.stdout) == (words == ("-lvru1e-3",))
+        (tmp_path / "my.lprof").unlink(missing_ok=True)
+
+
+def test_options_of_kernprof_for_its_table(tmp_path: Path) -> None:
+    project(tmp_path, prog=DECORATED)
+    plain = lineprofiler("run", "-lv", "prog.py", cwd=tmp_path).expect().stdout
+    assert " seconds - " not in plain
+    assert "\x1b[" not in plain
+    done = lineprofiler("run", "-lvr", "--summarize", "prog.py", cwd=tmp_path).expect().stdout
+    assert f" seconds - {tmp_path}/prog.py:2 - f\n" in done
+    assert "\x1b[" in done
+
+
+def test_a_script_of_the_path(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    project(tmp_path / "bin", tool="import sys\ndef f():\n    return 1\nf()\nprint(sys.argv)\n")
+    (tmp_path / "bin" / "tool.py").rename(tmp_path / "bin" / "tool")
+    (tmp_path / "bin" / "tool").chmod(0o755)
+    env = environment(PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    done = lineprofiler("run", "-o", "out.lprof", "tool", "x", cwd=tmp_path, env=env).expect()
+    assert done.stdout.startswith(f"['{tmp_path / 'bin' / 'tool'}', 'x']\n")
+    (tmp_path / "tool").mkdir()  # what is here goes first, as it is
+    assert "__main__" in lineprofiler("run", "tool", "x", cwd=tmp_path, env=env).expect(1).stderr
+
+
+def test_the_file_is_written_while_the_program_runs(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="""
+        import os, time
+        from lineprofiler import load_stats
+        def f():
+            return 1
+        def is_written():
+            return os.path.exists("out.lprof") and "f" in [key[2] for key in load_stats("out.lprof").timings]
+        for n in range(5):
+            f()
+        end = time.monotonic() + 100
+        while not is_written() and time.monotonic() < end:
+            time.sleep(0.01)
+        os.rename("out.lprof", "first.lprof")
+        f()
+        """,
+    )
+    lineprofiler("run", "-q", "-i", "0.2", "-o", "out.lprof", "prog.py", cwd=tmp_path).expect()
+    for name, calls in (("first.lprof", 5), ("out.lprof", 6)):
+        timings = load_stats(tmp_path / name).timings
+        [rows] = [rows for key, rows in timings.items() if key[2] == "f"]
+        assert rows[0][:2] == (5, calls)
+
+
+def test_the_settings_of_kernprof(tmp_path: Path) -> None:
+    project(tmp_path, prog=DECORATED)
+    text = "[tool.line_profiler.kernprof]\nline-by-line = true\nverbose = 1\nunit = 1e-3\noutfile = 'mine.lprof'\n"
+    (tmp_path / "pyproject.toml").write_text(text)
+    done = lineprofiler("run", "prog.py", cwd=tmp_path).expect()
+    assert done.stdout.startswith("Wrote profile results to 'mine.lprof'\nTimer unit: 0.001 s\n")
+    assert "Timer unit: 1 s" in lineprofiler("run", "-u", "1", "prog.py", cwd=tmp_path).expect().stdout
+    assert "NameError" in lineprofiler("run", "--no-config", "prog.py", cwd=tmp_path).expect(1).stderr
+    (tmp_path / "other.toml").write_text("[tool.line_profiler.kernprof]\nbuiltin = true\nunit = 'ms'\n")
+    done = lineprofiler("run", "--config", "other.toml", "prog.py", cwd=tmp_path).expect()
+    assert "Hottest lines" in done.stdout
+    assert done.stderr == (
+        "lineprofiler run: other.toml: [tool.line_profiler.kernprof] unit cannot be 'ms'; it is not used\n"
+    )
+
+
 def test_builtin_without_line_by_line(tmp_path: Path) -> None:
     project(tmp_path, prog=DECORATED)
     assert {"f", "g"} <= set(figures(tmp_path, "-b", "prog.py"))
@@ -270,23 +354,55 @@ def test_builtin_without_line_by_line(tmp_path: Path) -> None:
         ("lib.in_lib", {"in_lib"}),
         ("lib.T", {"T.method"}),
         ("lib.py", {"in_lib", "T.method"}),
-        ("pkg", {"deep"}),
-        ("pkg/", {"deep"}),
-        ("lib.in_lib,pkg.mod", {"in_lib", "deep"}),
+        ("pkg", {"deep", "Kind.method", "top"}),
+        ("pkg/", {"deep", "Kind.method", "top"}),
+        ("lib.in_lib,pkg.mod", {"in_lib", "deep", "Kind.method"}),
         ("prog.py", {"<module>"}),
-        ("other", set()),
+        ("pkg.deep", {"deep"}),  # which it has from a module below
+        ("pkg.Kind", {"Kind.method"}),
+        ("pkg.__init__", {"top"}),
+        ("pkg.none", set()),
+        ("sys", set()),
     ],
 )
 def test_chosen_modules_functions_and_paths(tmp_path: Path, target: str, found: set[str]) -> None:
     project(
         tmp_path,
-        prog="import lib, pkg.mod\nlib.in_lib(), lib.T().method(), pkg.mod.deep()\n",
+        prog="import lib, pkg.mod\nlib.in_lib(), lib.T().method(), pkg.deep(), pkg.Kind().method(), pkg.top()\n",
         lib="def in_lib():\n    return 1\nclass T:\n    def method(self):\n        return 2\n",
-        pkg__mod="def deep():\n    return 3\n",
+        pkg__mod="def deep():\n    return 3\nclass Kind:\n    def method(self):\n        return 4\n",
     )
+    (tmp_path / "pkg" / "__init__.py").write_text("from pkg.mod import deep, Kind\ndef top():\n    return 5\n")
     names = set(figures(tmp_path, "-p", target, "prog.py"))
-    assert {n for n in names if not n.startswith("<module>") and n != "T"} == found - {"<module>"}
+    assert {n for n in names if not n.startswith("<module>") and n not in ("T", "Kind")} == found - {"<module>"}
     assert ("<module>" in names) >= ("<module>" in found)
+
+
+def test_an_empty_module_has_no_line_of_number_0(tmp_path: Path) -> None:
+    project(tmp_path, prog="import pkg.mod\n", killed="import pkg.mod, os\nos._exit(0)\n", pkg__mod="x = 1\n")
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    for name in ("prog.py", "killed.py"):
+        lineprofiler("run", "-q", "-o", "out.lprof", name, cwd=tmp_path).expect()
+        timings = load_stats(tmp_path / "out.lprof").timings
+        files = {Path(key[0]).name: [row[0] for row in rows] for key, rows in timings.items()}
+        # 3.11 and 3.12 say that line 0 of it runs, 3.10 and 3.13 that line 1 does.
+        assert files.pop("__init__.py", []) in ([], [1])
+        assert files == {name: [1] if name == "prog.py" else [1, 2], "mod.py": [1]}
+
+
+def test_targets_are_taken_back_and_found_by_imports(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="import lib\nfrom pkg.mod import deep\nlib.in_lib(), deep()\n",
+        lib="def in_lib():\n    return 1\n",
+        pkg__mod="def deep():\n    return other()\ndef other():\n    return 2\n",
+        more="def never():\n    return 1\n",
+    )
+    assert set(figures(tmp_path, "-p", "lib", "-p", "", "-p", "pkg.mod.deep", "prog.py")) == {"deep"}
+    assert set(figures(tmp_path, "-p", "prog.py", "--prof-imports", "prog.py")) == {"<module>", "in_lib", "deep"}
+    assert set(figures(tmp_path, "-p", "lib", "--prof-imports", "prog.py")) == {"<module>", "in_lib"}  # of no script
+    done = lineprofiler("run", "-q", "-p", "no_such.thing,lib", "prog.py", cwd=tmp_path).expect()
+    assert done.stderr == "lineprofiler run: -p no_such.thing: no such module or path\n"
 
 
 def test_setup_runs_first_and_unprofiled(tmp_path: Path) -> None:

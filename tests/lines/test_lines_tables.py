@@ -7,10 +7,11 @@ import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lineprofiler.lines import listing, tables
+from lineprofiler.lines import listing, settings, tables
 from lineprofiler.lines.model import Function, FunctionKey, Line, Profile, merged
 from lineprofiler.lines.screen import duration, highlight, inert, significant
 from lineprofiler.lines.source import from_text
@@ -119,7 +120,7 @@ REGIONS = f"""\
 {"=" * 130}
 Region: select  —  5000.0 µs, 50.0% of profiled time, 2 entries, 2500.0 µs each
 {"=" * 130}
-File::Function{" " * 37}Line   Hits       Time (µs)     Per Hit (µs)   % Region Line Content
+File::Function{" " * 37}Line   Hits       Time (µs)     Per Hit (µs)   % Region  Line Content
 {"-" * 130}
 /srv/app/example.py::other{" " * 25}9      3          2.3           0.8            0.0          return 1
 
@@ -168,6 +169,15 @@ def test_table_of_line_profiler(profile: Profile) -> None:
     assert [line.split()[-1] for line in text.splitlines()[2:]] == ["other", "slow"]
 
 
+def test_the_end_of_a_visit_is_shown_if_it_took_time(profile: Profile) -> None:
+    function = next(iter(profile.functions.values()))
+    function.lines[7] = Line(0, 1, 2_000, 2_000)  # of 10.5 ms
+    assert "\n7 " not in printed(tables.print_functions, profile, min_time_us=0, top_n_lines=None, sort_by="line")
+    function.lines[7] = Line(0, 1, 20_000, 20_000)
+    text = printed(tables.print_functions, profile, min_time_us=0, top_n_lines=None, sort_by="line")
+    assert "\n7        0          20.0            0.0             0.2" in text
+
+
 def test_units_keep_three_digits(profile: Profile) -> None:
     text = printed(tables.print_line_profiler, profile, output_unit=1.0)
     assert text.startswith("Timer unit: 1 s\n")
@@ -190,8 +200,10 @@ def test_a_line_of_no_time_shows_its_hits() -> None:
     text = printed(tables.print_line_profiler, profile)
     assert "     1         5          0.0      0.0      0.0  \n" in text
     assert "(no source)" in text
-    assert "stripped" not in printed(tables.print_line_profiler, profile, stripzeros=True)
-    assert "Function" not in printed(tables.print_line_profiler, profile, stripzeros=True)
+    assert printed(tables.print_line_profiler, profile, stripzeros=True) == text
+    profile.function(FunctionKey(PATH, "never", 3))
+    assert printed(tables.print_line_profiler, profile, stripzeros=True) == text
+    assert "Function: never at line 3" in printed(tables.print_line_profiler, profile)
 
 
 LISTING = """\
@@ -225,6 +237,17 @@ Own cost is subtracted: 31 ± 2 ns a line.
 
 def test_listing(profile: Profile) -> None:
     assert listing.render(profile, listing.Layout()) == LISTING
+
+
+def test_a_lambda_among_the_hottest_lines_is_told_from_its_function(profile: Profile) -> None:
+    inner = Function(FunctionKey(PATH, "slow.<locals>.<lambda>#2", 4))
+    inner.lines = {4: Line(1, 1, 900, 900)}
+    profile.functions[inner.key] = inner
+    text = listing.render(profile, listing.Layout(), functions=False)
+    assert [line.split("example.py:")[1].split()[:2] for line in text.splitlines() if "total += i * i" in line] == [
+        ["4", "total"],
+        ["4", "<lambda>#2"],
+    ]
 
 
 def test_listing_folds_what_is_cold() -> None:
@@ -326,6 +349,23 @@ def test_columns_of_the_environment_decide(monkeypatch: pytest.MonkeyPatch) -> N
 
 # --- config= of line_profiler's table ---
 
+SETTINGS = """\
+[tool.lineprofiler]
+include = ["src/"]
+[tool.line_profiler.kernprof]
+line-by-line = true  # as -l
+rich = false
+verbose = 2
+unit = 1e-3
+outfile = "a # b.lprof"
+prof-mod = [
+    "a.b",  # a module
+    # and
+    'c',
+]
+[tool.line_profiler.write]
+output_prefix = "it's"
+"""
 WIDTHS = """\
 [tool.other]
 line = 99
@@ -344,9 +384,9 @@ def test_config_sets_the_widths_of_columns(profile: Profile, tmp_path: Path) -> 
     assert usual == printed(tables.print_line_profiler, profile, config=False)
     assert "\nLine #      Hits         Time  Per Hit   % Time  Line Contents\n" in usual
     wide = printed(tables.print_line_profiler, profile, config=path)
-    # `hits` is wider than asked where a number is: 20313 in one function, 3 and the head in the other.
-    assert "\n  Line #  Hits                 Time  Per Hit   % Time  Line Contents\n" in wide
-    assert "\n       3 20313            4901800.0    241.3     46.5" in wide
+    # No column is narrower than line_profiler's own: its `hits` has 9, whatever is asked.
+    assert "\n  Line #      Hits                 Time  Per Hit   % Time  Line Contents\n" in wide
+    assert "\n       3     20313            4901800.0    241.3     46.5" in wide
     assert [line.split() for line in wide.splitlines() if "=" not in line] == [
         line.split() for line in usual.splitlines() if "=" not in line
     ]
@@ -355,9 +395,10 @@ def test_config_sets_the_widths_of_columns(profile: Profile, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("colour = 3", "no column 'colour': line, hits, time, perhit, percent"),
-        ('hits = "wide"', "hits is no width"),
-        ("hits = 100000", "hits is no width"),
+        ("colour = 3", "has no key 'colour': line, hits, time, perhit, percent"),
+        ('hits = "wide"', "hits cannot be 'wide'"),
+        ("hits = true", "hits cannot be True"),
+        ("hits = 100000", "hits cannot be 100000"),
     ],
 )
 def test_a_config_with_mistakes_is_told(profile: Profile, tmp_path: Path, text: str, said: str) -> None:
@@ -371,6 +412,45 @@ def test_a_config_with_mistakes_is_told(profile: Profile, tmp_path: Path, text: 
 def test_a_config_that_is_not_there(profile: Profile, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.toml"):
         printed(tables.print_line_profiler, profile, config=tmp_path / "none.toml")
-    with pytest.warns(RuntimeWarning, match="no configuration is searched for"):
-        shown = printed(tables.print_line_profiler, profile, config=True)
-    assert shown == printed(tables.print_line_profiler, profile)
+    path = tmp_path / "broken.toml"
+    path.write_text("[tool.line_profiler.show]\nrich = @\n")
+    with pytest.raises(ValueError, match=r"broken\.toml: "):
+        printed(tables.print_line_profiler, profile, config=path)
+    path.write_text("[tool.line_profiler]\nshow = 3\n")
+    with pytest.warns(RuntimeWarning, match=r"\[tool.line_profiler.show.column_widths\] is no table"):
+        printed(tables.print_line_profiler, profile, config=path)
+
+
+def test_a_config_is_found(profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In $LINE_PROFILER_RC, else upwards from the working directory, line_profiler.toml before pyproject.toml."""
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b" / "c")
+    monkeypatch.delenv("LINE_PROFILER_RC", raising=False)
+    text = "[tool.line_profiler.show.column_widths]\nhits = {}\n"
+
+    def hits(config: Any = None) -> int:
+        return settings.settings("show.column_widths", config)["hits"]
+
+    assert hits(False) == 9
+    (tmp_path / "a" / "pyproject.toml").write_text(text.format(11))
+    assert (hits(), hits(True), hits(False)) == (11, 11, 9)
+    (tmp_path / "a" / "b" / "line_profiler.toml").write_text(
+        "[tool.line_profiler.show]\nrich = @\n"
+    )  # no TOML: passed over
+    assert hits() == 11
+    (tmp_path / "a" / "line_profiler.toml").write_text(text.format(12))
+    assert hits() == 12
+    (tmp_path / "other.toml").write_text(text.format(13))
+    monkeypatch.setenv("LINE_PROFILER_RC", str(tmp_path / "other.toml"))
+    assert (hits(), hits(tmp_path / "a" / "pyproject.toml")) == (13, 11)
+    assert "\nLine #          Hits  " in printed(tables.print_line_profiler, profile)
+
+
+def test_every_kind_of_value_of_a_config(tmp_path: Path) -> None:
+    path = tmp_path / "all.toml"
+    path.write_text(SETTINGS)
+    found = settings.settings("kernprof", path)
+    assert (found["line-by-line"], found["rich"], found["verbose"]) == (True, False, 2)
+    assert (found["unit"], found["outfile"], found["prof-mod"]) == (1e-3, "a # b.lprof", ["a.b", "c"])
+    assert settings.settings("write", path)["output_prefix"] == "it's"
+    assert settings.settings("setup", path) == settings.settings("setup", False)

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 import pytest
-from lptest import environment, run_python
+from lptest import LIMIT_S, environment, memory_given_back, run_python
 
 # Far below a block a round; free lists, a histogram's new octave and the interpreter's own caches are some.
 BLOCKS = 50
@@ -60,6 +60,8 @@ CALLS = {
 LINE_CALLS = {
     "line(amount)": 100_000,
     "list(stepped(amount))": 50_000,
+    "next(stepped(amount))": 100_000,
+    "next(guarded(amount))": 100_000,
     "raised()": 50_000,
     "with lines: line(amount)": 10_000,
     "lines.runcall(line, amount)": 20_000,
@@ -72,7 +74,8 @@ LINE_CALLS = {
     "line(amount); lines.clear()": 10_000,
 }
 CALLS |= LINE_CALLS
-# At least so many of each call that takes microseconds: LEAK_ROUNDS=1000000 for a long look.
+# For a long look (`make soak`): at least so many of each call that takes microseconds, and of the others so many times
+# more as it is more than 100,000.
 ROUNDS = int(os.environ.get("LEAK_ROUNDS", "0"))
 # A closed Profiler leaves its core behind: a thread may end or fork at any time and look at it (lp_recorder_new).
 LEFT = {"again(directory)": 3 << 10}
@@ -148,6 +151,13 @@ if {lines!r}:
         yield value
 
     @lines
+    def guarded(value):
+        try:
+            yield value
+        finally:
+            value = None
+
+    @lines
     def raises(value):
         raise value
 
@@ -193,11 +203,12 @@ def test_nothing_is_kept(tmp_path: Path, statement: str) -> None:
     rounds = CALLS[statement]
     if rounds >= 50_000:
         rounds = max(rounds, ROUNDS)
+    else:
+        rounds *= max(1, ROUNDS // 100_000)
     code = PROGRAM.format(statement=statement, rounds=rounds, lines=statement in LINE_CALLS)
-    env = environment(LINEPROFILER_COLLECTOR="0")
-    if "ASAN_OPTIONS" in env:  # freed memory would be kept for a while
-        env["ASAN_OPTIONS"] += ":quarantine_size_mb=0:thread_local_quarantine_size_kb=0"
-    done = run_python(code, tmp_path / "run", env=env).expect()
+    env = environment(LINEPROFILER_COLLECTOR="0", **memory_given_back())
+    # 1 ms a round is a hundred times what they take.
+    done = run_python(code, tmp_path / "run", env=env, limit_s=LIMIT_S + rounds / 1000).expect()
     blocks, resident, counts = ast.literal_eval(done.stdout.splitlines()[-1])
     assert counts == [0] * len(counts)
     assert blocks <= BLOCKS

@@ -332,6 +332,52 @@ def test_deep_recursion_is_as_deep_as_without() -> None:
     done.expect()
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring needs no hook")
+def test_a_start_that_fails_leaves_the_next_one_whole() -> None:
+    """Another tool's hook lies over ours, and there is no recursion left to ask whether it calls ours."""
+    done = run_python(
+        """
+        import ctypes, sys
+        from lineprofiler._lineprofiler import LineEngine
+        from lineprograms import hits
+
+        def f():
+            return 1
+
+        def at(depth):
+            if depth:
+                at(depth - 1)
+            else:
+                engine.start()
+
+        engine = LineEngine()
+        engine.mark(f.__code__)
+        engine.start()
+        api = ctypes.pythonapi
+        api.PyInterpreterState_Get.restype = ctypes.c_void_p
+        over = ctypes.cast(api._PyEval_EvalFrameDefault, ctypes.c_void_p)
+        api._PyInterpreterState_SetEvalFrameFunc(ctypes.c_void_p(api.PyInterpreterState_Get()), over)
+        engine.stop()
+        for depth in range(sys.getrecursionlimit(), 0, -1):
+            try:
+                at(depth)
+                break
+            except RecursionError:
+                pass
+        assert engine.trouble == ["no memory to start"], engine.trouble
+        assert not engine.active
+        engine.stop()
+        for _ in range(2):
+            engine.start()
+            f()
+            engine.stop()
+        assert hits(engine, f) == {f.__code__.co_firstlineno + 1: 2}, hits(engine, f)
+        """,
+        env=environment(PYTHONPATH=str(ROOT / "tests" / "support")),
+    )
+    done.expect()
+
+
 def test_threads_with_tracers_of_their_own_while_it_starts_and_stops() -> None:
     def f() -> int:
         return 1

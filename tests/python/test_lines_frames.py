@@ -38,6 +38,7 @@ def test_generators_do_not_get_their_consumers_time() -> None:
 
 
 def test_dropped_generators_leave_nothing() -> None:
+    """No open frame and no trouble; that no memory is kept of them either is measured in test_leaks.py."""
     space = program("""
         def gen():
             for i in range(3):
@@ -55,22 +56,10 @@ def test_dropped_generators_leave_nothing() -> None:
         for _ in range(20_000):
             space["consume"]()
             next(space["guarded"]())
-        before = memory()
-        for _ in range(20_000):
-            space["consume"]()
-            next(space["guarded"]())
-        grown = memory() - before
-    assert hits(engine, space["gen"]) == {2: 40_000, 3: 40_000}
-    assert hits(engine, space["guarded"]) == {5: 40_000, 6: 40_000, 8: 40_000}
-    assert hits(engine, space["consume"]) == {10: 40_000}
-    assert grown < 200_000  # bytes: 40,000 records of any size would be more
+    assert hits(engine, space["gen"]) == {2: 20_000, 3: 20_000}
+    assert hits(engine, space["guarded"]) == {5: 20_000, 6: 20_000, 8: 20_000}
+    assert hits(engine, space["consume"]) == {10: 20_000}
     assert engine.trouble == []
-
-
-def memory() -> int:
-    """Bytes that the process has in memory."""
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * 4096
 
 
 def test_generators_that_are_resumed_elsewhere() -> None:

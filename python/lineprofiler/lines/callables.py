@@ -1,4 +1,4 @@
-"""The Python functions inside a callable of any kind, a class, a module."""
+"""The Python functions inside a callable of any kind."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from lineprofiler.lines.scopes import Scope
+
 _HOLDERS = (functools.partial, functools.partialmethod, functools.cached_property, functools.singledispatchmethod)
-POLICIES = ("exact", "children", "descendants", "siblings", "none")
+_PARTS = 1000
+"""Objects in a callable from which on it makes new ones whenever it is asked."""
 
 
 def codes_of(thing: Any) -> Iterator[FunctionType]:
     """Each Python function that calling it runs itself: through methods, descriptors, partials and ``__wrapped__``."""
     seen: list[Any] = []
     pending = [thing]
-    while pending:
+    while pending and len(seen) < _PARTS:
         each = pending.pop(0)
         if each is None or any(each is other for other in seen):
             continue
         seen.append(each)
         if isinstance(each, FunctionType):
             yield each
-            pending.append(getattr(each, "__wrapped__", None))
+            pending.append(_wrapped_by(each))
         elif isinstance(each, (MethodType, classmethod, staticmethod)):
             pending.append(each.__func__)
         elif isinstance(each, property):
@@ -30,10 +33,17 @@ def codes_of(thing: Any) -> Iterator[FunctionType]:
         elif isinstance(each, _HOLDERS):
             pending.append(each.func)
         elif isinstance(each, type):
-            pending += list(functions_of_class(each, None))
+            pending += _own_members(each)
         elif not isinstance(each, (BuiltinFunctionType, ModuleType)):
-            wrapped = getattr(each, "__wrapped__", None)  # functools.lru_cache, wrappers written in C
+            wrapped = _wrapped_by(each)  # functools.lru_cache, wrappers written in C
             pending.append(wrapped if wrapped is not None else _call_of(type(each)))
+
+
+def _wrapped_by(thing: Any) -> Any:
+    try:
+        return getattr(thing, "__wrapped__", None)
+    except Exception:  # a stand-in for an object that is not there, as frameworks have them
+        return None
 
 
 def _call_of(kind: type) -> Any:
@@ -41,58 +51,23 @@ def _call_of(kind: type) -> Any:
     return next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
 
 
-def functions_of_class(cls: type, policy: str | None) -> Iterator[Any]:
-    """The members of a class that have Python code, those of its inner classes as the policy says."""
-    _checked(policy)
-    seen: set[type] = set()
-    pending = [cls]
-    while pending:
-        each = pending.pop()
-        if each in seen:
-            continue
-        seen.add(each)
-        for name, member in list(vars(each).items()):
-            if name in ("__class__", "__base__"):
-                continue
-            if isinstance(member, type):
-                if policy != "exact" and _in_scope(policy, member.__module__, cls.__module__):
-                    pending.append(member)
-            elif _has_code(member):
-                yield member
+def _own_members(cls: type) -> list[Any]:
+    """The inner classes that are written in the class, and its functions, but for those of other modules."""
+    inner, near = Scope(cls, "children"), Scope(cls, "siblings")
+    return [
+        member
+        for member in list(vars(cls).values())
+        if (
+            inner.has(member)
+            if isinstance(member, type)
+            else has_code(member) and any(near.has(function) for function in codes_of(member))
+        )
+    ]
 
 
-def functions_of_module(module: ModuleType, policy: str | None) -> Iterator[Any]:
-    """The functions and classes of a module that are defined in it, or where the policy says."""
-    _checked(policy)
-    for member in list(vars(module).values()):
-        if not _in_scope(policy, getattr(member, "__module__", None), module.__name__):
-            continue
-        if isinstance(member, type):
-            if policy != "exact":
-                yield from functions_of_class(member, policy)
-        elif _has_code(member):
-            yield member
-
-
-def _in_scope(policy: str | None, home: str | None, module: str) -> bool:
-    """Whether what is defined in the module `home` belongs to `module`, as line_profiler's policies say."""
-    if policy == "none" or home == module:
-        return True
-    if home is None or policy in (None, "exact"):
-        return False
-    if policy == "children":
-        return home.rpartition(".")[0] == module
-    if home.startswith(f"{module}."):
-        return True
-    parent = module.rpartition(".")[0]
-    return policy == "siblings" and parent != "" and home.startswith(f"{parent}.")
-
-
-def _has_code(member: Any) -> bool:
+def has_code(member: Any) -> bool:
+    """Whether a member of a class or module is a callable, or holds some, with Python code."""
     kinds = (FunctionType, MethodType, classmethod, staticmethod, property, *_HOLDERS)
-    return (isinstance(member, kinds) or hasattr(member, "__wrapped__")) and next(codes_of(member), None) is not None
-
-
-def _checked(policy: str | None) -> None:
-    if policy is not None and policy not in POLICIES:
-        raise ValueError(f"scoping_policy {policy!r}: {', '.join(POLICIES)}")
+    if isinstance(member, (type, ModuleType)) or not (isinstance(member, kinds) or callable(member)):
+        return False
+    return next(codes_of(member), None) is not None

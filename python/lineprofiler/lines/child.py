@@ -37,6 +37,7 @@ class Run:
         if targets:
             self.profiler.select = Targets(targets, self.profiler.book)
         self.whole = bool(settings["whole"]) or bool(targets)
+        self.profiler.keeps_folder = self.whole
         self.builtin = bool(settings["builtin"])
 
     def start(self) -> None:

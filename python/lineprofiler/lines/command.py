@@ -37,6 +37,17 @@ class _Formatter(argparse.HelpFormatter):
         return (", ".join([*letters, *words]) if letters else "    " + words[0]) + value
 
 
+def words_taken(word: str, options: argparse.ArgumentParser) -> int:
+    """How many words an option takes with its value: 2 where that is the next one. Letters may stand together."""
+    valued = {name for action in options._actions if action.nargs is None for name in action.option_strings}
+    if word.startswith("--"):
+        return 2 if word in valued else 1
+    for at, letter in enumerate(word[1:], 2):
+        if f"-{letter}" in valued:
+            return 2 if at == len(word) else 1
+    return 1
+
+
 def usage_error(parser: argparse.ArgumentParser, error: UsageError) -> int:
     """Says it on standard error; the exit code."""
     sys.stderr.write(f"{parser.format_usage()}{parser.prog}: {error}\n")

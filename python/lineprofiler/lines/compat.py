@@ -1,12 +1,14 @@
-"""line_profiler's own types and functions: `LineStats` with its timings, `load_stats`, `show_text`."""
+"""line_profiler's own types and functions: `LineStats` with its timings, `load_stats`, `show_text`, `show_func`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
 from os import PathLike
 from typing import Any, TypeAlias
 
-from lineprofiler.lines.model import FunctionKey, Line, Profile, merged
+from lineprofiler.lines import tables
+from lineprofiler.lines.model import FunctionKey, Line, Profile
+from lineprofiler.lines.settings import Config
 from lineprofiler.lines.source import from_disk
 
 Timings: TypeAlias = dict[tuple[str, int, str], list[tuple[int, int, int]]]
@@ -37,45 +39,77 @@ def profile_of(timings: Timings, unit: float) -> Profile:
 
 
 class LineStats:
-    """Timings of line_profiler: `timings` and the seconds of their `unit`. Adds up with ``+``."""
+    """Timings of line_profiler: `timings` and the seconds of their `unit`. Adds up with ``+`` and ``+=``."""
 
     def __init__(self, timings: Timings, unit: float) -> None:
         self.timings = timings
         self.unit = unit
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LineStats):
+        if not hasattr(other, "timings") or not hasattr(other, "unit"):
             return NotImplemented
-        return self.timings == other.timings and self.unit == other.unit
+        return bool(self.timings == other.timings and self.unit == other.unit)
 
     def __repr__(self) -> str:
-        return f"LineStats({self.timings!r}, {self.unit!r})"
+        return f"{type(self).__name__}({self.timings}, {self.unit:.2G})"
 
-    def __add__(self, other: LineStats) -> LineStats:
-        return LineStats.from_stats_objects(self, other)
+    def __add__(self, other: Any) -> LineStats:
+        return self.from_stats_objects(self, other)
 
-    def print(self, stream: Any = None, **options: Any) -> None:
+    def __iadd__(self, other: Any) -> LineStats:
+        self.timings, self.unit = _sum([self, other])
+        return self
+
+    def print(
+        self,
+        stream: Any = None,
+        output_unit: float | None = None,
+        stripzeros: bool = False,
+        details: bool = True,
+        summarize: bool = False,
+        sort: bool = False,
+        rich: bool = False,
+        *,
+        config: Config = None,
+    ) -> None:
         """The table; options as those of `LineProfiler.print_stats`."""
-        show_text(self.timings, self.unit, stream=stream, **options)
+        show_text(
+            self.timings, self.unit, output_unit, stream, stripzeros, details, summarize, sort, rich, config=config
+        )
 
     def to_file(self, filename: Path) -> None:
         """Writes an ``.lprof`` file. Raises OSError."""
         from lineprofiler.lines import lprof
 
-        lprof.write(str(filename), profile_of(self.timings, self.unit))
+        lprof.write_timings(os.fspath(filename), self.timings, self.unit)
 
     @classmethod
     def from_files(cls, file: Path, *files: Path) -> LineStats:
         """The sum of ``.lprof`` files. Raises OSError, ValueError."""
         from lineprofiler.lines import lprof
 
-        return cls(timings_of(merged(lprof.read(str(each)) for each in (file, *files))), 1e-9)
+        return cls(*_sum([cls(*lprof.read_timings(os.fspath(each))) for each in (file, *files)]))
 
     @classmethod
     def from_stats_objects(cls, stats: Any, *more: Any) -> LineStats:
         """The sum of objects with `timings` and `unit`."""
-        objects: Iterable[Any] = (stats, *more)
-        return cls(timings_of(merged(profile_of(each.timings, each.unit) for each in objects)), 1e-9)
+        return cls(*_sum([stats, *more]))
+
+
+def _sum(objects: list[Any]) -> tuple[Timings, float]:
+    """In the finest unit of them, so that no digit is lost."""
+    unit = min(each.unit for each in objects)
+    if len(objects) == 1:
+        return {key: list(rows) for key, rows in objects[0].timings.items()}, unit
+    found: dict[tuple[str, int, str], dict[int, tuple[int, int]]] = {}
+    for each in objects:
+        for key, rows in each.timings.items():
+            lines = found.setdefault(key, {})
+            for number, hits, time in rows:
+                before = lines.get(number, (0, 0))
+                more = time if each.unit == unit else round(time * (each.unit / unit))
+                lines[number] = (before[0] + hits, before[1] + more)
+    return {key: [(n, *figures) for n, figures in sorted(lines.items())] for key, lines in found.items()}, unit
 
 
 def load_stats(file: Path, *files: Path) -> LineStats:
@@ -84,9 +118,53 @@ def load_stats(file: Path, *files: Path) -> LineStats:
 
 
 def show_text(
-    timings: Timings, unit: float, output_unit: float | None = None, stream: Any = None, **options: Any
+    stats: Timings,
+    unit: float,
+    output_unit: float | None = None,
+    stream: Any = None,
+    stripzeros: bool = False,
+    details: bool = True,
+    summarize: bool = False,
+    sort: bool = False,
+    rich: bool = False,
+    *,
+    config: Config = None,
 ) -> None:
-    """line_profiler's table of these timings; options `stripzeros details summarize sort rich`."""
-    from lineprofiler.lines.tables import print_line_profiler
+    """line_profiler's table of these timings; options as those of `LineProfiler.print_stats`."""
+    tables.print_line_profiler(
+        profile_of(stats, unit),
+        stream=stream,
+        output_unit=output_unit,
+        stripzeros=stripzeros,
+        details=details,
+        summarize=summarize,
+        sort=sort,
+        rich=rich,
+        config=config,
+        unit=unit,
+    )
 
-    print_line_profiler(profile_of(timings, unit), stream=stream, output_unit=output_unit, unit=unit, **options)
+
+def show_func(
+    filename: str,
+    start_lineno: int,
+    func_name: str,
+    timings: list[tuple[int, int, int]],
+    unit: float,
+    output_unit: float | None = None,
+    stream: Any = None,
+    stripzeros: bool = False,
+    rich: bool = False,
+    *,
+    config: Config = None,
+) -> None:
+    """line_profiler's table of one function, whose rows are (line, hits, time in units)."""
+    tables.print_one_function(
+        profile_of({(filename, start_lineno, func_name): timings}, unit),
+        stream=stream,
+        output_unit=output_unit,
+        stripzeros=stripzeros,
+        rich=rich,
+        config=config,
+        unit=unit,
+    )

@@ -12,7 +12,8 @@ import io
 import os
 import pickle
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,38 @@ def _unpickle(data: bytes) -> Any:
 
 def read(path: str | Path) -> Profile:
     """The profile of an ``.lprof`` file of ours, of line_profiler 4 or 5. Raises OSError, FormatError; runs nothing."""
+    timings, unit, extra = _state(path)
+    with _checked():
+        if isinstance(extra, dict) and extra.get("version") == VERSION:
+            return _ours(extra)
+        return _theirs(timings, unit)
+
+
+def read_timings(path: str | Path) -> tuple[dict[tuple[str, int, str], list[tuple[int, int, int]]], float]:
+    """line_profiler's timings in such a file and the seconds of their unit. Raises as `read` does."""
+    timings, unit, _ = _state(path)
+    found = {}
+    with _checked():
+        for key, rows in timings.items():
+            filename, first, name = key
+            found[_text(filename), _number(first), _text(name)] = [
+                (_number(number), _number(hits), _number(round(time) if isinstance(time, float) else time))
+                for number, hits, time in rows
+            ]
+    return found, unit
+
+
+@contextmanager
+def _checked() -> Iterator[None]:
+    """What is wrong with a file's figures as a FormatError."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise FormatError(f"its figures cannot be read ({type(error).__name__}: {error})") from None
+
+
+def _state(path: str | Path) -> tuple[dict[Any, Any], float, Any]:
+    """Timings, unit, and our own entry, not yet checked."""
     with open(path, "rb") as file:
         try:
             found = _unpickle(file.read())
@@ -91,13 +124,7 @@ def read(path: str | Path) -> Profile:
     timings, unit = state.get("timings"), state.get("unit")
     if not isinstance(timings, dict) or not isinstance(unit, (int, float)) or not 0 < unit <= 1e6:
         raise FormatError("it holds no timings with a unit")
-    try:
-        extra = state.get("lineprofiler")
-        if isinstance(extra, dict) and extra.get("version") == VERSION:
-            return _ours(extra)
-        return _theirs(timings, float(unit))
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise FormatError(f"its figures cannot be read ({type(error).__name__}: {error})") from None
+    return timings, float(unit), state.get("lineprofiler")
 
 
 def _theirs(timings: dict[Any, Any], unit: float) -> Profile:
@@ -170,7 +197,17 @@ def _text(value: Any) -> str:
 
 def write(path: str | Path, profile: Profile) -> None:
     """Writes the file as a whole, by rename, so that a reader never sees half of one. Raises OSError."""
-    data = to_bytes(profile)
+    _write(path, to_bytes(profile))
+
+
+def write_timings(
+    path: str | Path, timings: dict[tuple[str, int, str], list[tuple[int, int, int]]], unit: float
+) -> None:
+    """Writes a file of line_profiler's figures alone. Raises OSError."""
+    _write(path, _pickled({"timings": timings, "unit": unit}))
+
+
+def _write(path: str | Path, data: bytes) -> None:
     target = os.path.abspath(os.fspath(path))
     if os.path.exists(target) and not os.path.isfile(target):
         with open(target, "wb") as pipe:  # /dev/stdout, a fifo: nothing to rename over
@@ -190,10 +227,14 @@ def write(path: str | Path, profile: Profile) -> None:
 
 
 def to_bytes(profile: Profile) -> bytes:
-    """The file's contents. The class is named, not imported: line_profiler need not be there."""
+    """The file's contents."""
     from lineprofiler.lines.compat import timings_of
 
-    state = {"timings": timings_of(profile), "unit": _UNIT, "lineprofiler": _extra(profile)}
+    return _pickled({"timings": timings_of(profile), "unit": _UNIT, "lineprofiler": _extra(profile)})
+
+
+def _pickled(state: dict[str, Any]) -> bytes:
+    """An object of line_profiler's class. It is named, not imported: line_profiler need not be there."""
     body = pickle.dumps(state, protocol=2)
     opened = pickle.PROTO + b"\x02"
     made = pickle.GLOBAL + b"line_profiler._line_profiler\nLineStats\n" + pickle.EMPTY_TUPLE + pickle.NEWOBJ

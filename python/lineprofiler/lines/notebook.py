@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import builtins
 import importlib
 import io
 import time
 from typing import Any
 
 from lineprofiler.lines import lprof
-from lineprofiler.lines.command import Parser, UsageError
+from lineprofiler.lines.command import Parser, UsageError, words_taken
 from lineprofiler.lines.profiler import LineProfiler
+
+_ABSENT = object()
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -33,7 +36,10 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 
 class Magics:
-    """The magics of one shell. Without -f and -m a cell is profiled itself, with the functions that it defines."""
+    """The magics of one shell. Without -f and -m a cell is profiled itself, with the functions that it defines.
+
+    While it runs the profiler is the builtin `profile`, so that code may mark its functions.
+    """
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
@@ -83,6 +89,9 @@ class Magics:
     ) -> tuple[str, float]:
         source = self.shell.transform_cell(text)
         chosen = bool(given.function or given.module)
+        spaces = vars(builtins)
+        before = spaces.get("profile", _ABSENT)
+        spaces["profile"] = profiler
         # IPython keeps the text of a name that it has compiled, for tracebacks, for %debug, and for us.
         name = self.shell.compile.cache(source, self.shell.execution_count)
         code = compile(source, name, "exec", flags=self.shell.compile.flags, dont_inherit=True)
@@ -99,7 +108,11 @@ class Magics:
             message = "*** KeyboardInterrupt exception caught in code being profiled.\n"
         finally:
             seconds = time.perf_counter() - begin
-            profiler.disable_by_count()
+            profiler.disable()
+            if before is _ABSENT:
+                del spaces["profile"]
+            else:
+                spaces["profile"] = before
         return message, seconds
 
     def _tell(self, profiler: LineProfiler, given: argparse.Namespace, message: str) -> None:
@@ -122,7 +135,6 @@ class Magics:
 
 def _split(line: str, options: argparse.ArgumentParser) -> tuple[list[str], str]:
     """The words of the options, and the statement as it was written."""
-    valued = {name for action in options._actions if action.nargs is None for name in action.option_strings}
     words: list[str] = []
     rest = line.strip()
     while rest.startswith("-"):
@@ -131,7 +143,7 @@ def _split(line: str, options: argparse.ArgumentParser) -> tuple[list[str], str]
         if word == "--":
             break
         words.append(word)
-        if word in valued:
+        if words_taken(word, options) == 2:
             value, _, rest = rest.partition(" ")
             words.append(value.strip("\"'"))
             rest = rest.lstrip()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lineprofiler.config import ProfilerConfig, enabled_by_environment, get_config
 from lineprofiler.lines import engine as engines
 from lineprofiler.lines import lprof, tables
-from lineprofiler.lines.callables import codes_of, functions_of_class, functions_of_module
+from lineprofiler.lines.callables import codes_of, has_code
 from lineprofiler.lines.model import FunctionKey, Profile
 from lineprofiler.lines.project import Project, folder_of_caller
+from lineprofiler.lines.scopes import Scope, policies_of
 from lineprofiler.lines.source import SourceBook
 from lineprofiler.lines.stats import FunctionStats, Stats
 
@@ -64,9 +65,12 @@ class LineProfiler:
 
     ``LineProfiler(folder)`` profiles the functions of a folder, None: of the project around the caller, which is the
     nearest folder upwards with ``.git``, else with ``pyproject.toml``, else the caller's own. ``LineProfiler(f, g)``
-    profiles these functions. `config` replaces what pyproject.toml says; `backend` is "monitoring" (Python 3.12 on),
-    "settrace" (before) or None; `engine` is taken for programs of another package, "line_profiler" or "builtin": there
-    is one engine. Raises NotADirectoryError for a folder that is none, ValueError for an unknown backend or engine.
+    profiles these functions, and so does ``LineProfiler()`` to which functions are added before it is switched on.
+    Functions that are added to a folder that was given, or later, are profiled besides.
+
+    `config` replaces what pyproject.toml says; `backend` is "monitoring" (Python 3.12 on), "settrace" (before) or None;
+    `engine` is taken for programs of another package, "line_profiler" or "builtin": there is one engine. Raises
+    NotADirectoryError for a folder that is none, ValueError for an unknown backend or engine.
     """
 
     def __init__(
@@ -97,6 +101,8 @@ class LineProfiler:
         if project_folder is not None and not os.path.isdir(project_folder):
             raise NotADirectoryError(f"project_folder: {os.fspath(project_folder)!r} is no folder")
         caller = _caller()
+        self.keeps_folder = project_folder is not None
+        """Whether the functions of the folder are profiled besides those that are added."""
         self._root = folder_of_caller(caller) if project_folder is None else Path(os.path.realpath(project_folder))
         self._config = config if config is not None else get_config(self._root)
         self._backend = backend
@@ -106,6 +112,7 @@ class LineProfiler:
         self._engine: LineEngine | None = None
         self._started = 0
         self._chosen = False
+        self._selects = False
         self._shared: str | None = None
         self.functions: list[Any] = []
         """The functions that were added, as they were given."""
@@ -172,8 +179,9 @@ class LineProfiler:
     def _made(self) -> LineEngine:
         if self._engine is None:
             select = self.select
-            if select is None and not self._chosen:
+            if select is None and (self.keeps_folder or not self._chosen):
                 select = Project(self._root, self._config, self.book)
+            self._selects = select is not None
             self._engine = engines.new_engine(select, self._backend)
             if self._shared is not None:
                 self._engine.share(self._shared)
@@ -239,28 +247,63 @@ class LineProfiler:
         self._mark(code, code.co_name, {}, nested)
 
     def add_class(
-        self, cls: type, *, scoping_policy: str | None = None, wrap: bool = False, nested: bool = False
+        self,
+        cls: type,
+        *,
+        scoping_policy: str | Mapping[str, str] | None = None,
+        wrap: bool = False,
+        nested: bool = False,
     ) -> int:
-        """Marks all functions of a class; how many. `scoping_policy`: "exact" leaves out classes inside it, "children",
-        "descendants", "siblings" and "none" take those from modules below, around or anywhere, None those of its own.
-        `wrap`: their calls are profiled from now on, as after ``profiler(function)``; nothing is wrapped for it."""
-        self._chosen = True
-        return self._added([self.add_callable(f, nested=nested) for f in functions_of_class(cls, scoping_policy)], wrap)
+        """Marks the members of a class: its functions, and those of classes in it; how many members had new ones.
+
+        `scoping_policy`, one for all or ``{"func": …, "class": …, "module": …}``: which functions are marked and into
+        which classes and modules it goes on: "children" are defined in this class, "descendants" also deeper in it,
+        "siblings" (None) anywhere in its module, "none" everywhere, "exact" goes into nothing. `wrap`: calls are
+        profiled from now on, as after ``profiler(function)``; nothing is wrapped for it. Raises ValueError for another
+        policy.
+        """
+        return self._add_members(cls, scoping_policy, wrap, nested)
 
     def add_module(
-        self, mod: ModuleType, *, scoping_policy: str | None = None, wrap: bool = False, nested: bool = False
+        self,
+        mod: ModuleType,
+        *,
+        scoping_policy: str | Mapping[str, str] | None = None,
+        wrap: bool = False,
+        nested: bool = False,
     ) -> int:
-        """Marks all functions and classes of a module; how many. `scoping_policy` and `wrap` as those of `add_class`:
-        None and "exact" leave out what it imported."""
-        self._chosen = True
-        return self._added(
-            [self.add_callable(f, nested=nested) for f in functions_of_module(mod, scoping_policy)], wrap
-        )
+        """Marks the members of a module: functions and classes; how many members had new ones.
 
-    def _added(self, each: list[int], wrap: bool) -> int:
-        if wrap and any(each):
+        `scoping_policy` and `wrap` as those of `add_class`: "children" are defined in this module, "descendants" also
+        in modules below it, "siblings" also in its package; None takes siblings, and goes into no other module.
+        """
+        return self._add_members(mod, scoping_policy, wrap, nested)
+
+    def _add_members(
+        self, owner: type | ModuleType, policy: str | Mapping[str, str] | None, wrap: bool, nested: bool
+    ) -> int:
+        policies = policies_of(policy)
+        self._chosen = True
+        count = self._add_each_member(owner, policies, nested, {})
+        if wrap and count:
             self._stay_on()
-        return sum(each)
+        return count
+
+    def _add_each_member(
+        self, owner: type | ModuleType, policies: dict[str, str], nested: bool, seen: dict[int, Any]
+    ) -> int:
+        functions = Scope(owner, policies["func"])
+        count = 0
+        for member in list(vars(owner).values()):
+            if id(member) in seen:
+                continue
+            seen[id(member)] = member
+            if isinstance(member, (type, ModuleType)):
+                if Scope(owner, policies["class" if isinstance(member, type) else "module"]).has(member):
+                    count += self._add_each_member(member, policies, nested, seen) > 0
+            elif has_code(member):
+                count += self.add_callable(member, guard=lambda f: not functions.has(f), nested=nested)
+        return count
 
     def _stay_on(self) -> None:
         if not self._decorated:
@@ -268,14 +311,17 @@ class LineProfiler:
             self.enable_by_count()
 
     def add_imported_function_or_module(
-        self, item: Any, *, scoping_policy: str | None = None, wrap: bool = False
+        self, item: Any, *, scoping_policy: str | Mapping[str, str] | None = None, wrap: bool = False
     ) -> int:
-        """Marks a function, a class or a module, whichever it is; how many functions."""
+        """Marks a function, a class or a module, whichever it is; how many members had new functions."""
         if isinstance(item, ModuleType):
             return self.add_module(item, scoping_policy=scoping_policy, wrap=wrap)
         if isinstance(item, type):
             return self.add_class(item, scoping_policy=scoping_policy, wrap=wrap)
-        return self._added([self.add_callable(item)], wrap)
+        added = self.add_callable(item)
+        if wrap and added:
+            self._stay_on()
+        return added
 
     def _mark(self, code: CodeType, name: str, module: dict[str, Any], nested: bool) -> None:
         self._names[id(code)] = name
@@ -350,12 +396,12 @@ class LineProfiler:
 
         With ``(min_time_us=0.0, top_n_lines=None, sort_by="time", stream=None)`` lines that were hit, times in µs; with
         line_profiler's ``(stream=None, output_unit=None, stripzeros=False, details=True, summarize=False, sort=False,
-        rich=False, config=None)`` its table of all lines of the functions. Without either, the second if functions were
-        added.
+        rich=False, config=None)`` its table of all lines of the functions. Without either, the second if functions are
+        all that is profiled.
         Raises TypeError for options of both, ValueError for an unknown `sort_by`.
         """
         peer, theirs = _print_options(args, options)
-        if theirs or (self._chosen and not peer):
+        if theirs or (self._chosen and not self._selects and not peer):
             tables.print_line_profiler(self.profile(), stream=options.pop("stream", None), **theirs)
             return
         tables.print_functions(

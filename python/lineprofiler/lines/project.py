@@ -13,10 +13,11 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from lineprofiler.config import ProfilerConfig, find_project_root
+from lineprofiler.lines.callables import codes_of
 from lineprofiler.lines.source import SourceBook, definitions, module_of
 
 _OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -121,7 +122,7 @@ class Project:
         if isinstance(file, str):
             return self.holds(os.path.abspath(file))
         if name == "__main__":
-            return not _is_worker()  # a prompt, a notebook, python -c
+            return not is_worker()  # a prompt, a notebook, python -c
         if name is not None or caller is None:
             return False
         return self._module(caller.f_globals, caller.f_back)  # a dictionary of its own: it belongs to who runs it
@@ -135,7 +136,7 @@ def _is_generated(code: CodeType) -> bool:
     return made or code.co_varnames[:1] == ("_cls",)
 
 
-def _is_worker() -> bool:
+def is_worker() -> bool:
     """Whether the main module is the line of code by which multiprocessing starts its processes."""
     words = sys.orig_argv
     return "-c" in words and words[words.index("-c") + 1].startswith("from multiprocessing.")
@@ -153,13 +154,15 @@ def _installed() -> list[str]:
 class Targets:
     """Says for a code object whether it is in one of the named modules, functions, files or folders.
 
-    A name with a dot in front of ``.py`` or with a slash is a path; any other a module, or a function in one.
+    A name that ends in ``.py``, or has a slash, is a path; any other a module with all below it, with ``.__init__``
+    behind it the package's own module only; or a function or class, by the module that defines it or one that has it.
     """
 
     def __init__(self, targets: list[str], book: SourceBook) -> None:
         self._book = book
         self._paths = [os.path.realpath(t) for t in targets if _is_path(t)]
         self._names = [t for t in targets if not _is_path(t)]
+        self._elsewhere: dict[str, frozenset[CodeType]] = {}
 
     def __call__(self, code: CodeType) -> bool:
         filename = code.co_filename
@@ -182,7 +185,35 @@ class Targets:
             # python -m pkg.mod, whose functions are named by the module
             name = getattr(module.get("__spec__"), "name", None) or name
         full = f"{name}.{qualified_name(code, self._book)}"
-        return any(name == t or name.startswith(f"{t}.") or full == t or full.startswith(f"{t}.") for t in self._names)
+        return any(_is_in(name, full, target) or self._is_taken_from(code, target) for target in self._names)
+
+    def _is_taken_from(self, code: CodeType, target: str) -> bool:
+        """Whether a module has this function, or its class, under the target's name: it may be defined in another."""
+        if target not in self._elsewhere:
+            found = _named(target)
+            if found is None:
+                return False  # not yet
+            self._elsewhere[target] = frozenset(function.__code__ for function in codes_of(found))
+        return any(code is each for each in self._elsewhere[target])
+
+
+def _is_in(name: str, full: str, target: str) -> bool:
+    if target.endswith(".__init__"):
+        return name == target.removesuffix(".__init__")
+    return name == target or name.startswith(f"{target}.") or full == target or full.startswith(f"{target}.")
+
+
+def _named(target: str) -> Any:
+    """The function or class that a module has under this name, as far as it is there; no code of its is run."""
+    words = target.split(".")
+    for count in range(len(words) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(words[:count]))
+        if found is None:
+            continue
+        for word in words[count:]:
+            found = vars(found).get(word) if isinstance(found, (ModuleType, type)) else None
+        return found if isinstance(found, (type, FunctionType)) else None
+    return None
 
 
 def _is_path(target: str) -> bool:

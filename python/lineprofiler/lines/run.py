@@ -8,6 +8,7 @@ process waits, hands signals on, merges what they left, and ends as the program 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -16,15 +17,20 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+import warnings
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
 from lineprofiler.config import find_project_root
 from lineprofiler.lines import listing, lprof, screen
 from lineprofiler.lines.child import ENVIRONMENT
-from lineprofiler.lines.command import Parser, UsageError, usage_error
+from lineprofiler.lines.command import Parser, UsageError, usage_error, words_taken
 from lineprofiler.lines.model import Profile
+from lineprofiler.lines.settings import settings
 from lineprofiler.lines.shared import read_folder
+from lineprofiler.lines.source import from_disk, imported_names
 from lineprofiler.lines.tables import print_line_profiler
 
 HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
@@ -50,8 +56,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="LIST",
         help="profile these modules, functions and paths only; separated by commas, may be given again",
     )
+    add("--prof-imports", action="store_true", help="with -p SCRIPT: profile what the script imports as well")
     add("-s", "--setup", metavar="FILE", help="Python file to run before the program, unprofiled")
     add("-o", "--output", "--outfile", metavar="FILE", help="write an .lprof file (with -l: default SCRIPT.lprof)")
+    add("-i", "--output-interval", type=float, metavar="SECONDS", help="write that file this often while it runs, too")
     add("--html", metavar="PATH", help="write the annotated source as a page")
     add("--live", metavar="DIR", help="keep each process's figures in this folder, for `lineprofiler lines DIR`")
     add("--top", type=int, default=25, metavar="N", help="how many lines are listed (25)")
@@ -59,15 +67,18 @@ def parser() -> argparse.ArgumentParser:
     add("--all", action="store_true", help="with --functions: fold nothing, leave no function out")
     add("--threads", action="store_true", help="with --functions: also the lines of each thread")
     add("-v", "--view", action="count", default=0, help="with -l: print line_profiler's table")
+    add("-r", "--rich", action="store_true", help="with -v: colour the source")
+    add("--summarize", action="store_true", help="with -v: a line for each function at the end")
     add("-u", "--unit", type=float, metavar="SECONDS", help="unit of all times (each in its own; with -l -v: 1e-6)")
     add("-z", "--skip-zero", action="store_true", help="leave out functions that took no time")
     add("-q", "--quiet", action="store_true", help="print nothing but what the program prints")
+    add("--config", metavar="FILE", help="TOML file with [tool.line_profiler.kernprof] (default: the one found)")
+    add("--no-config", action="store_true", help="use no such file")
     return found
 
 
 def split(arguments: list[str], options: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
     """Our options, and the program with its arguments (beginning with -m or -c, or the script)."""
-    valued = {name for action in options._actions if action.nargs is None for name in action.option_strings}
     at = 0
     while at < len(arguments):
         word = arguments[at]
@@ -79,7 +90,7 @@ def split(arguments: list[str], options: argparse.ArgumentParser) -> tuple[list[
             return arguments[:at], arguments[at:]
         if not word.startswith("-") or word == "-":
             return arguments[:at], arguments[at:]
-        at += 2 if word in valued else 1
+        at += words_taken(word, options)
     return arguments, []
 
 
@@ -89,6 +100,8 @@ def main(arguments: list[str]) -> int:
     ours, program = split(arguments, options)
     try:
         given = options.parse_args(ours)
+        program = _found(program)
+        _settle(given, program)
         _check(given, program)
     except UsageError as error:
         return usage_error(options, error)
@@ -97,7 +110,7 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         return usage_error(options, UsageError(f"{given.live}: {error.strerror}"))
     try:
-        status = _run(program, _environment(given, program, folder))
+        status = _run(program, _environment(given, program, folder), _Meanwhile(given, folder))
         profile = read_folder(folder)
     finally:
         if given.live is None:
@@ -112,6 +125,41 @@ def main(arguments: list[str]) -> int:
     return _ended(status)
 
 
+def _found(program: list[str]) -> list[str]:
+    """The program with its script looked up in PATH, as shells do, where there is no file of that name."""
+    if not program or program[0].startswith("-") or os.sep in program[0] or os.path.exists(program[0]):
+        return program
+    return [shutil.which(program[0]) or program[0], *program[1:]]
+
+
+def _settle(given: argparse.Namespace, program: list[str]) -> None:
+    """Adds what line_profiler's settings say, and the default name of the file that is written."""
+    with warnings.catch_warnings(record=True) as wrong:
+        warnings.simplefilter("always")
+        try:
+            table = settings("kernprof", False if given.no_config else given.config)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        except OSError as error:
+            raise UsageError(f"{given.config}: {error.strerror}") from None
+    for each in wrong:
+        sys.stderr.write(f"lineprofiler run: {each.message}\n")
+    for name in ("line-by-line", "builtin", "rich", "skip-zero", "summarize", "prof-imports"):
+        attribute = name.replace("-", "_")
+        setattr(given, attribute, getattr(given, attribute) or table[name])
+    given.view = given.view or max(table["verbose"], 0)
+    given.quiet = given.quiet or table["verbose"] < 0
+    given.setup = given.setup or table["setup"] or None
+    given.output = given.output or table["outfile"] or None
+    given.prof_mod = [*table["prof-mod"], *given.prof_mod]
+    if given.output_interval is None:
+        given.output_interval = table["output-interval"] or None
+    given.view_unit = given.unit or table["unit"]
+    if given.line_by_line and given.output is None and program:
+        name = "".join(program[1:2]) if program[0] == "-m" else "stdin" if program[0] in ("-", "-c") else program[0]
+        given.output = f"{os.path.basename(name)}.lprof"
+
+
 def _check(given: argparse.Namespace, program: list[str]) -> None:
     if not program or (program[0] in ("-m", "-c") and len(program) < 2):
         raise UsageError("no program is given")
@@ -119,9 +167,15 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
         raise UsageError(f"{given.setup}: no such file")
     if given.unit is not None and not given.unit > 0:
         raise UsageError("--unit must be more than 0 seconds")
+    if given.output_interval is not None and not given.output_interval > 0:
+        raise UsageError("--output-interval must be more than 0 seconds")
+    if given.output_interval is not None and given.output is None:
+        raise UsageError("--output-interval needs a file to write: -o FILE")
     for path in (given.output, given.html):
         if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise UsageError(f"{path}: no such folder")
+        if path is not None and os.path.isdir(path):
+            raise UsageError(f"{path}: is a folder")
 
 
 def _folder(live: str | None) -> str:
@@ -137,11 +191,11 @@ def _folder(live: str | None) -> str:
 
 
 def _environment(given: argparse.Namespace, program: list[str], folder: str) -> dict[str, str]:
-    targets = [t for each in given.prof_mod for t in each.split(",") if t]
+    targets = _targets(given, program)
     settings = {
         "folder": folder,
         "root": str(_root(program)),
-        "targets": [os.path.abspath(t) if os.path.exists(t) else t for t in targets],
+        "targets": targets,
         "whole": not given.line_by_line,
         "builtin": given.line_by_line or given.builtin,
         "setup": os.path.abspath(given.setup) if given.setup is not None else None,
@@ -152,19 +206,45 @@ def _environment(given: argparse.Namespace, program: list[str], folder: str) -> 
     return {**os.environ, "PYTHONPATH": path, ENVIRONMENT: json.dumps(settings)}
 
 
+def _targets(given: argparse.Namespace, program: list[str]) -> list[str]:
+    """What -p names, files by absolute paths; an empty one takes back what was named before."""
+    found: list[str] = []
+    for each in given.prof_mod:
+        if not each:
+            found.clear()
+        found += [each] if os.path.exists(each) else [t for t in each.split(",") if t]
+    targets = [os.path.abspath(t) if os.path.exists(t) else t for t in found]
+    if given.prof_imports and program[0] not in ("-m", "-c", "-") and os.path.abspath(program[0]) in targets:
+        targets += imported_names(from_disk(program[0]))
+    for target in targets:
+        if not os.path.isabs(target) and not _is_module(target.split(".")[0], program):
+            sys.stderr.write(f"lineprofiler run: -p {target}: no such module or path\n")
+    return targets
+
+
+def _is_module(name: str, program: list[str]) -> bool:
+    """Whether the program can import a module of this name, as far as can be told before it runs."""
+    folder = os.getcwd() if program[0] in ("-m", "-c", "-") else os.path.dirname(os.path.abspath(program[0]))
+    return name == "__main__" or _spec(name, folder) is not None
+
+
+def _spec(name: str, folder: str) -> ModuleSpec | None:
+    before = list(sys.path)
+    sys.path.insert(0, folder)
+    try:
+        return find_spec(name)  # a module without a package around it: nothing is imported for it
+    except (ImportError, ValueError):
+        return None
+    finally:
+        sys.path[:] = before
+
+
 def _root(program: list[str]) -> Path:
     """The project of the program: around its script, or the package of its module."""
     if program[0] not in ("-m", "-c"):
         return find_project_root(program[0] if os.path.exists(program[0]) else None)
     if program[0] == "-m":
-        before = list(sys.path)
-        sys.path.insert(0, os.getcwd())
-        try:
-            spec = find_spec(program[1].split(".")[0])  # the package alone: nothing of it is imported
-        except (ImportError, ValueError):
-            spec = None
-        finally:
-            sys.path[:] = before
+        spec = _spec(program[1].split(".")[0], os.getcwd())
         places = [spec.origin] if spec is not None and spec.origin and os.path.isfile(spec.origin) else []
         places += list(spec.submodule_search_locations or []) if spec is not None else []
         if places:
@@ -172,7 +252,28 @@ def _root(program: list[str]) -> Path:
     return find_project_root()
 
 
-def _run(program: list[str], environment: dict[str, str]) -> int:
+class _Meanwhile:
+    """Writes the file of the results while the program runs, at the interval that was asked for."""
+
+    def __init__(self, given: argparse.Namespace, folder: str) -> None:
+        self._every: float | None = given.output_interval
+        self._output: str | None = given.output
+        self._folder = folder
+        self._next = time.monotonic() + (self._every or 0.0)
+
+    def rest_s(self) -> float | None:
+        """Seconds until it is to be written next; None: never."""
+        return None if self._every is None else max(self._next - time.monotonic(), 0.0)
+
+    def write(self) -> None:
+        if self._every is None or self._output is None:
+            return
+        with contextlib.suppress(OSError):  # it is said at the end, if it still is so
+            lprof.write(self._output, read_folder(self._folder))
+        self._next = time.monotonic() + self._every
+
+
+def _run(program: list[str], environment: dict[str, str], meanwhile: _Meanwhile) -> int:
     """The program's status as `os.waitpid` has it."""
     command = [sys.executable, *vars(subprocess)["_args_from_interpreter_flags"](), *program]
     watched = {*HANDED_ON, signal.SIGCHLD}
@@ -186,8 +287,11 @@ def _run(program: list[str], environment: dict[str, str]) -> int:
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid == child:
                 return status
-            info = signal.sigwaitinfo(watched)
-            if info.si_signo != signal.SIGCHLD and info.si_code != _FROM_KERNEL:
+            rest = meanwhile.rest_s()
+            info = signal.sigwaitinfo(watched) if rest is None else signal.sigtimedwait(watched, rest)
+            if info is None:
+                meanwhile.write()
+            elif info.si_signo != signal.SIGCHLD and info.si_code != _FROM_KERNEL:
                 os.kill(child, info.si_signo)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -195,9 +299,6 @@ def _run(program: list[str], environment: dict[str, str]) -> int:
 
 def _report(given: argparse.Namespace, program: list[str], profile: Profile, status: int) -> None:
     output = given.output
-    if given.line_by_line and output is None:
-        name = program[1] if program[0] == "-m" else "stdin" if program[0] in ("-", "-c") else program[0]
-        output = f"{os.path.basename(name)}.lprof"
     if profile.is_empty and os.waitstatus_to_exitcode(status) != 0:
         return  # what went wrong was said by Python
     if output is not None:
@@ -211,7 +312,14 @@ def _report(given: argparse.Namespace, program: list[str], profile: Profile, sta
     if given.quiet or (given.line_by_line and not given.view and not given.functions):
         return
     if given.view:
-        print_line_profiler(profile, output_unit=given.unit or 1e-6, stripzeros=given.skip_zero)
+        print_line_profiler(
+            profile,
+            output_unit=given.view_unit,
+            stripzeros=given.skip_zero,
+            summarize=given.summarize,
+            rich=given.rich,
+            config=False if given.no_config else given.config,
+        )
         return
     layout = listing.layout_for(
         None,

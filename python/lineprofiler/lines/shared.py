@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lineprofiler import _lineprofiler
-from lineprofiler.lines import lprof
+from lineprofiler.lines import comprehensions, lprof
 from lineprofiler.lines.model import FunctionKey, Line, Profile, add_lines
 from lineprofiler.lines.screen import duration
 from lineprofiler.lines.source import Source, definitions, from_disk
@@ -70,6 +70,8 @@ def from_segment(found: dict[str, Any], sources: dict[str, Source]) -> Profile:
         profile.function(key)
         profile.sources[key.filename] = sources[key.filename]
     for row in found["lines"]:
+        if row[1] < 1:
+            continue  # an empty module
         function = profile.function(keys[row[0]])
         line = {row[1]: Line(row[2], row[3], row[4], row[5], row[6])}
         add_lines(function.lines, line)
@@ -81,6 +83,7 @@ def from_segment(found: dict[str, Any], sources: dict[str, Source]) -> Profile:
         function.self_ns += self_ns
         function.awaited_ns += awaited_ns
         function.suspended += suspended
+    comprehensions.fold(profile, comprehensions.homes_by_place(profile))
     return profile
 
 

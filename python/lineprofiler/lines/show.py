@@ -18,10 +18,11 @@ from lineprofiler.lines import listing, lprof, screen
 from lineprofiler.lines.command import Parser, UsageError, usage_error
 from lineprofiler.lines.model import Function, Line, Profile, merged
 from lineprofiler.lines.screen import BOLD, DIM, GREEN, RED, duration, inert
+from lineprofiler.lines.settings import settings
 from lineprofiler.lines.shared import read_folder
 from lineprofiler.lines.source import last_line
 from lineprofiler.lines.stats import in_order, rows_of
-from lineprofiler.lines.tables import shown_path
+from lineprofiler.lines.tables import print_line_profiler, shown_path
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,6 +41,9 @@ def parser() -> argparse.ArgumentParser:
     add("--threads", action="store_true", help="also the lines of each thread")
     add("-u", "--unit", type=float, metavar="SECONDS", help="unit of all times (default: each in its own)")
     add("-z", "--skip-zero", action="store_true", help="leave out functions that took no time")
+    add("-t", "--sort", action="store_true", help="line_profiler's table, dearest function last")
+    add("-m", "--summarize", action="store_true", help="line_profiler's table, a line for each function at its end")
+    add("-r", "--rich", action="store_true", help="line_profiler's table, with the source in colours")
     add("--html", metavar="PATH", help="write the annotated source as a page, and print nothing")
     add("-o", "--output", metavar="PATH", help="write to this file instead of standard output")
     return found
@@ -52,6 +56,8 @@ def main(arguments: list[str]) -> int:
         given = options.parse_args(arguments)
         if given.diff and len(given.files) != 2:
             raise UsageError(f"--diff takes two files, not {len(given.files)}")
+        if (given.sort or given.summarize or given.rich) and (given.diff or given.format != "text"):
+            raise UsageError("-t, -m and -r are for line_profiler's table, which is text of no differences")
         if given.diff and given.html is not None:
             raise UsageError("--diff has no page")
         if given.unit is not None and not given.unit > 0:
@@ -111,11 +117,29 @@ def _text(given: argparse.Namespace, profiles: list[Profile], stream: Any) -> st
         rows = [_change_row(change) for change in changes]
         return _csv(rows) if given.format == "csv" else json.dumps({"lines": rows}, indent=1) + "\n"
     profile = merged(profiles)
+    if given.sort or given.summarize or given.rich:
+        return _their_table(given, profile)
     if given.format == "json":
         return json.dumps(document(profile), indent=1) + "\n"
     if given.format == "csv":
         return _csv(rows_of(profile))
     return listing.render(profile, layout)
+
+
+def _their_table(given: argparse.Namespace, profile: Profile) -> str:
+    """As ``python -m line_profiler`` prints it, by its settings."""
+    table = settings("cli")
+    out = io.StringIO()
+    print_line_profiler(
+        profile,
+        stream=out,
+        output_unit=given.unit or table["unit"],
+        stripzeros=given.skip_zero or table["skip-zero"],
+        summarize=given.summarize or table["summarize"],
+        sort=given.sort or table["sort"],
+        rich=given.rich or table["rich"],
+    )
+    return out.getvalue()
 
 
 def _common_root(profiles: list[Profile]) -> Path | None:

@@ -230,6 +230,23 @@ def definitions(source: Source) -> dict[int, tuple[str, int]]:
     return found
 
 
+def imported_names(source: Source) -> list[str]:
+    """What a program imports: modules, and what it takes from them, by full names; none of relative imports."""
+    try:
+        tree = ast.parse("\n".join(source.lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level and node.module != "__future__":
+            found.update(
+                (node.module if alias.name == "*" else f"{node.module}.{alias.name}", None) for alias in node.names
+            )
+    return list(found)
+
+
 def last_line(source: Source, name: str, first: int, known: int) -> int:
     """The last line of the function that begins at `first`; `known` is a line that certainly belongs to it."""
     if name == "<module>":

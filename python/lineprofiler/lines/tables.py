@@ -8,9 +8,9 @@ from typing import Any
 
 from lineprofiler.lines.model import Function, Line, Profile
 from lineprofiler.lines.screen import cut, emit, highlight, inert, significant
+from lineprofiler.lines.settings import Config, column_widths
 from lineprofiler.lines.source import last_line
 from lineprofiler.lines.stats import in_order, lines_in_order
-from lineprofiler.lines.widths import column_widths
 
 NOTHING = "No profiling data collected.\n"
 NOTHING_ABOVE = "No profiling data above the threshold.\n"
@@ -32,7 +32,11 @@ def print_functions(
         return
     shown = []
     for function in in_order(profile, sort_by):
-        rows = [(n, line) for n, line in lines_in_order(function.lines, sort_by) if line.time_ns >= min_time_us * 1000]
+        rows = [
+            (n, line)
+            for n, line in lines_in_order(function.lines, sort_by)
+            if line.time_ns >= min_time_us * 1000 and _is_shown(line, function.total_ns)
+        ]
         if rows or min_time_us <= 0:
             shown.append(_function(profile, function, rows[:top_n_lines]))
     emit("".join(shown) or NOTHING_ABOVE, stream)
@@ -59,6 +63,11 @@ def _function(profile: Profile, function: Function, rows: list[tuple[int, Line]]
 
 def _per_hit(line: Line) -> float:
     return line.time_ns / 1000 / line.hits if line.hits else 0.0
+
+
+def _is_shown(line: Line, whole: int) -> bool:
+    """Not the end of a visit that began before, as of the `with` that switches the profiler off, if it took nothing."""
+    return line.hits > 0 or _share(line.time_ns, whole) >= 0.05
 
 
 def _share(part: float, whole: float) -> float:
@@ -91,7 +100,7 @@ def _top_rows(profile: Profile, min_time_us: float, sort_by: str) -> list[tuple[
         (f, number, line)
         for f in in_order(profile, "line")
         for number, line in sorted(f.lines.items())
-        if line.time_ns >= min_time_us * 1000
+        if line.time_ns >= min_time_us * 1000 and _is_shown(line, f.total_ns)
     ]
     if sort_by == "time":
         rows.sort(key=lambda row: -row[2].time_ns)
@@ -117,6 +126,12 @@ def shown_path(filename: str, root: Path | None) -> str:
     return filename
 
 
+def without_name(function_name: str) -> str:
+    """Tells a lambda or a generator expression, behind its place, from the function around it; "" for others."""
+    last = function_name.rpartition(".")[2]
+    return f" {inert(last)}" if last.startswith("<") and function_name != "<module>" else ""
+
+
 def print_regions(
     regions: dict[str, tuple[int, int, Profile]],
     whole_ns: int,
@@ -138,7 +153,7 @@ def print_regions(
             f"{rule}Region: {inert(name)}  —  {us:.1f} µs, {_share(spent, whole_ns):.1f}% of profiled time, "
             f"{entries} entries, {us / entries if entries else 0.0:.1f} µs each\n{rule}"
         )
-        parts += [_GLOBAL_HEAD.format("% Region"), "-" * 130, "\n"]
+        parts += [_GLOBAL_HEAD.format("% Region "), "-" * 130, "\n"]
         rows = _top_rows(profile, min_time_us, "time")[:top_n]
         parts += [_top_row(profile, root, f, n, line, spent) for f, n, line in rows]
         parts.append("\n")
@@ -155,18 +170,19 @@ def print_line_profiler(
     summarize: bool = False,
     sort: bool = False,
     rich: bool = False,
-    config: Any = None,
+    config: Config = None,
     unit: float = 1e-9,
 ) -> None:
-    """line_profiler's tables. `output_unit` in seconds; `rich` colours the source; `config`: a TOML file that sets the
-    widths of columns (`widths.column_widths`). Raises OSError and ValueError when that cannot be read."""
+    """line_profiler's tables. `output_unit` in seconds; `stripzeros` leaves out functions that did not run; `rich`
+    colours the source; `config`: the TOML file that sets the widths of columns, None: the one that is found
+    (`settings`), False: none. Raises OSError and ValueError when a file that is given cannot be read."""
     least = column_widths(config)
     shown = output_unit if output_unit is not None else unit
     functions = sorted(profile.functions.values(), key=lambda f: (f.key.filename, f.key.first_line))
     if sort:
         functions.sort(key=lambda f: f.total_ns)
     if stripzeros:
-        functions = [f for f in functions if f.total_ns]
+        functions = [f for f in functions if _has_run(f)]
     parts = [f"Timer unit: {shown:g} s\n\n"]
     if details:
         parts += [_details(profile, f, shown, least, exact=shown == unit, color=rich) for f in functions]
@@ -208,6 +224,27 @@ def _details(
     for row, text in zip(rows, highlight(texts) if color else texts, strict=True):
         parts.append(" ".join(f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)) + f"  {text}\n")
     return "".join([*parts, "\n"])
+
+
+def print_one_function(
+    profile: Profile,
+    *,
+    stream: Any = None,
+    output_unit: float | None = None,
+    stripzeros: bool = False,
+    rich: bool = False,
+    config: Config = None,
+    unit: float = 1e-9,
+) -> None:
+    """line_profiler's table of each function, without the line that names the unit."""
+    least = column_widths(config)
+    shown = output_unit if output_unit is not None else unit
+    functions = [f for f in profile.functions.values() if not stripzeros or _has_run(f)]
+    emit("".join(_details(profile, f, shown, least, exact=shown == unit, color=rich) for f in functions), stream)
+
+
+def _has_run(function: Function) -> bool:
+    return any(line.hits for line in function.lines.values())
 
 
 def _cell(value: float, exact: bool) -> str:
