@@ -60,7 +60,8 @@ static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t am
     Py_RETURN_NONE;
 }
 
-static inline PyObject *count_amount(RecorderObject *recorder, PyObject *name, int64_t amount)
+static inline __attribute__((always_inline)) PyObject *count_amount(RecorderObject *recorder, PyObject *name,
+                                                                    int64_t amount)
 {
     const lpy_session *session = recorder ? lpy_session_of(recorder) : NULL;
 
@@ -86,7 +87,7 @@ static inline PyObject *count_amount(RecorderObject *recorder, PyObject *name, i
     return result;
 }
 
-static PyObject *count_number(RecorderObject *recorder, PyObject *name, PyObject *value)
+static __attribute__((noinline)) PyObject *count_number(RecorderObject *recorder, PyObject *name, PyObject *value)
 {
     int64_t amount;
 

@@ -128,11 +128,32 @@ static bool new_uuid(lp_arena *arena, lp_identity *id)
 /* What launchers say of their processes, in the environment. */
 #define VARIABLES(X)                                                                                                   \
     X(SLURM_PROCID)                                                                                                    \
-    X(RANK) X(OMPI_COMM_WORLD_RANK) X(PMI_RANK) X(MV2_COMM_WORLD_RANK) X(PMIX_RANK) X(FLUX_TASK_RANK) X(SLURM_LOCALID) \
-        X(LOCAL_RANK) X(OMPI_COMM_WORLD_LOCAL_RANK) X(MPI_LOCALRANKID) X(MV2_COMM_WORLD_LOCAL_RANK)                    \
-            X(FLUX_TASK_LOCAL_ID) X(SLURM_NTASKS) X(WORLD_SIZE) X(OMPI_COMM_WORLD_SIZE) X(PMI_SIZE)                    \
-                X(MV2_COMM_WORLD_SIZE) X(FLUX_JOB_SIZE) X(SLURM_JOB_ID) X(PBS_JOBID) X(LSB_JOBID) X(FLUX_JOB_ID)       \
-                    X(RAY_JOB_ID) X(RAY_RAYLET_PID) X(TORCHELASTIC_RUN_ID) X(__DASK_PARENT_PID)
+    X(RANK)                                                                                                            \
+    X(OMPI_COMM_WORLD_RANK)                                                                                            \
+    X(PMI_RANK)                                                                                                        \
+    X(MV2_COMM_WORLD_RANK)                                                                                             \
+    X(PMIX_RANK)                                                                                                       \
+    X(FLUX_TASK_RANK)                                                                                                  \
+    X(SLURM_LOCALID)                                                                                                   \
+    X(LOCAL_RANK)                                                                                                      \
+    X(OMPI_COMM_WORLD_LOCAL_RANK)                                                                                      \
+    X(MPI_LOCALRANKID)                                                                                                 \
+    X(MV2_COMM_WORLD_LOCAL_RANK)                                                                                       \
+    X(FLUX_TASK_LOCAL_ID)                                                                                              \
+    X(SLURM_NTASKS)                                                                                                    \
+    X(WORLD_SIZE)                                                                                                      \
+    X(OMPI_COMM_WORLD_SIZE)                                                                                            \
+    X(PMI_SIZE)                                                                                                        \
+    X(MV2_COMM_WORLD_SIZE)                                                                                             \
+    X(FLUX_JOB_SIZE)                                                                                                   \
+    X(SLURM_JOB_ID)                                                                                                    \
+    X(PBS_JOBID)                                                                                                       \
+    X(LSB_JOBID)                                                                                                       \
+    X(FLUX_JOB_ID)                                                                                                     \
+    X(RAY_JOB_ID)                                                                                                      \
+    X(RAY_RAYLET_PID)                                                                                                  \
+    X(TORCHELASTIC_RUN_ID)                                                                                             \
+    X(__DASK_PARENT_PID)
 #define NUMBER(name) V_##name,
 enum { VARIABLES(NUMBER) V_COUNT };
 #undef NUMBER

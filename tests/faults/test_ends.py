@@ -18,9 +18,18 @@ ENDS = {
                 pass
             return again(n)
         again = callback(deeper)
+        def unguarded():
+            # From 3.14 on Python knows where a stack ends and raises RecursionError before: tell it of a longer one.
+            api = ctypes.pythonapi
+            if sys.version_info >= (3, 14):
+                api.PyThreadState_Get.restype = ctypes.c_void_p
+                protect = api.PyUnstable_ThreadState_SetStackProtection
+                protect.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+                assert protect(api.PyThreadState_Get(), 1 << 16, 1 << 47) == 0
+            again(1)
         sys.setrecursionlimit(1 << 30)
         threading.stack_size(256 << 10)
-        thread = threading.Thread(target=again, args=(1,))
+        thread = threading.Thread(target=unguarded)
         thread.start()
         thread.join()
         """,

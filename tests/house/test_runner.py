@@ -15,6 +15,7 @@ from lptest import ROOT
 sys.path.insert(0, str(ROOT / "tools"))
 
 import envs
+import matrix
 import run_tests
 
 VENV = Path(sys.executable).parent.parent
@@ -122,3 +123,18 @@ def test_ci_runs_what_everybody_runs() -> None:
     assert script.stat().st_mode & 0o111
     subprocess.run(["bash", "-n", str(script)], check=True)
     assert script.read_text().splitlines()[-1] == "exec make test"
+
+
+@pytest.mark.parametrize("file", ["lineprofiler.core_record", "lineprofiler.lineprofiler:core_record"])
+def test_what_an_emulator_cannot_show_is_excused_by_name(file: str) -> None:
+    """Meson's JUnit names, of 1.9 and of before; nothing else of the file, and nothing of another file."""
+    assert matrix.not_emulated(f"{file}::10 - a_child_starts_at_zero") == matrix.NO_WIPE
+    assert matrix.not_emulated(f"{file}::1 - phases_nest") == ""
+    assert matrix.not_emulated("lineprofiler.store_model::10 - a_child_starts_at_zero") == ""
+    assert matrix.not_emulated("lineprofiler.collector_start::1 - whatever") == matrix.NO_CLONE
+
+
+def test_what_is_excused_exists() -> None:
+    for file, (cases, _) in matrix.NOT_EMULATED.items():
+        text = (ROOT / "tests" / "c" / f"test_{file}.c").read_text()
+        assert all(f"RUN({case})" in text for case in cases or ()), file

@@ -41,6 +41,32 @@ def test_install_and_uninstall(tmp_path: Path) -> None:
         accounting.install_profiler(None)  # type: ignore[arg-type]
 
 
+def test_arguments_that_take_the_profiler_away(tmp_path: Path) -> None:
+    """The installation alone holds the profiler, and ends in the middle of a call that uses it."""
+
+    class Closes:
+        def __bool__(self) -> bool:
+            self.__index__()
+            return False
+
+        def __index__(self) -> int:
+            installed = accounting.installed_profiler()
+            assert installed is not None
+            installed.close()
+            died.append(weakref.ref(installed))
+            return 1
+
+    died: list[weakref.ref[Profiler]] = []
+    for n, use in enumerate((lambda: accounting.count("n", Closes()), lambda: accounting.phase("p", io=Closes()))):  # type: ignore[arg-type]
+        Profiler(tmp_path / str(n), install=True, **QUIET)
+        left = use()
+        gc.collect()
+        assert [each() for each in died] == [None] * (n + 1)
+    assert left is not None
+    with left:
+        assert accounting.current() == ""
+
+
 def test_off_profiler_gives_way_without_a_warning(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
