@@ -431,6 +431,7 @@ def test_a_config_is_found(profile: Profile, tmp_path: Path, monkeypatch: pytest
     def hits(config: Any = None) -> int:
         return settings.settings("show.column_widths", config)["hits"]
 
+    os.mkfifo("line_profiler.toml")  # is not waited for
     assert hits(False) == 9
     (tmp_path / "a" / "pyproject.toml").write_text(text.format(11))
     assert (hits(), hits(True), hits(False)) == (11, 11, 9)

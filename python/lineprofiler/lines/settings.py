@@ -104,7 +104,8 @@ def _tables(config: Config) -> tuple[Path | None, dict[str, Any]]:
     given = os.environ.get(ENVIRONMENT)
     for path in [Path(given)] if given else _above():
         try:
-            return path, _read(path)
+            if path.is_file():  # nothing else is opened: a pipe would be waited for
+                return path, _read(path)
         except (OSError, ValueError):
             continue
     return None, {}
