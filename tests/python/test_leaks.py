@@ -195,11 +195,12 @@ grown = []
 for _ in range(5):
     loop(rounds // 5)
     more_blocks, more_resident, more_counts = measure()
-    grown.append(more_resident - resident)
-    resident = more_resident
+    grown.append((more_blocks - blocks, more_resident - resident))
+    blocks, resident = more_blocks, more_resident
 p.close()
-# What is kept is kept in each part; an allocator takes and gives back in one or two of them.
-print([more_blocks - blocks, 5 * sorted(grown)[2], [b - a for a, b in zip(counts, more_counts)]])
+# What is kept is kept in each part; caches fill and an allocator takes and gives back in one or two of them.
+kept = [5 * sorted(figures)[2] for figures in zip(*grown)]
+print([*kept, [b - a for a, b in zip(counts, more_counts)]])
 """
 
 
