@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import torch_memory
+
 clock = time.perf_counter_ns
 QUICK = "quick" in sys.argv[2:]
 PR_SET_CHILD_SUBREAPER = 36
@@ -207,56 +209,7 @@ def while_it_reads() -> dict[str, float]:
 
 
 def torch_reading() -> dict[str, float]:
-    """What a phase takes that asks torch for its memory on the way out, to others: once a second, for some seconds.
-
-    torch is a stand-in with an answer of its size (51 numbers in a nested dict, which are made anew as torch does).
-    """
-    import types
-
-    from lineprofiler.accounting import Profiler
-
-    asked: list[int] = []
-    kinds = ("all", "small_pool", "large_pool")
-    groups = [f"group{i}" for i in range(2)] + ["allocated_bytes", "reserved_bytes"]
-
-    def memory_stats_as_nested_dict() -> dict[str, object]:
-        asked.append(clock())
-        return {g: {k: {"current": 1, "peak": 2, "allocated": 3, "freed": 2} for k in kinds} for g in groups}
-
-    torch, cuda = types.ModuleType("torch"), types.ModuleType("torch.cuda")
-    torch.cuda = cuda  # type: ignore[attr-defined]
-    cuda.memory_stats_as_nested_dict = memory_stats_as_nested_dict  # type: ignore[attr-defined]
-    sys.modules.update({"torch": torch, "torch.cuda": cuda})
-    with Profiler("run", sample_interval_s=1.0, snapshot_interval_s=None) as profiler:
-        step = profiler.phase("step")
-        answer = statistics.median(timed(memory_stats_as_nested_dict) for _ in range(1000))
-        asked.clear()
-        with_reading, without = [], []
-        begin = clock()
-        end = begin + (2_500_000_000 if QUICK else 8_500_000_000)
-        while clock() < end:
-            before, start = len(asked), clock()
-            with step:
-                pass
-            took = clock() - start
-            if len(asked) > before:
-                with_reading.append(took)
-            else:
-                without.append(took)
-        seconds = (clock() - begin) / 1e9
-    assert len(asked) <= seconds + 1, "more than once a second"
-    return {
-        # The least: what comes once a second finds the caches cold, and other programs had the machine meanwhile.
-        "torch_reading": min(with_reading) - statistics.median(without),
-        "torch_answer": answer,
-        "torch_readings_a_second": len(asked) / seconds,
-    }
-
-
-def timed(call: Callable[[], object]) -> int:
-    start = clock()
-    call()
-    return clock() - start
+    return torch_memory.torch_reading(2.5 if QUICK else 6.5)
 
 
 def deaths() -> dict[str, float]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import nvml
 import pytest
 from lpstage import Stage, shared_folder
 
@@ -66,3 +67,9 @@ def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
     yield made
     made.close()
     shutil.rmtree(shm)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> nvml.Library:
+    """What programs find as NVIDIA's library if their LD_LIBRARY_PATH is its folder."""
+    return nvml.build(tmp_path)

@@ -151,14 +151,18 @@ static void find_throttled(list *to)
     }
 }
 
-/* Who works while others wait: the other role with the largest part of its time on a CPU. */
+/* Who works while others wait: the other role with the largest part of its time on a CPU, or that it wanted one for. */
 static void busiest_other(const lp_report *report, uint32_t except, lp_finding *found)
 {
+    double most = (double)NAN;
+
     for (uint32_t i = 0; i < report->role_count; i++) {
         role_time time = i == except ? (role_time){0} : time_of(&report->roles[i]);
-        double working = time.cpu_wall > 0.0 ? time.cpu / time.cpu_wall : (double)NAN;
-        if (!isnan(working) && !(working <= found->value[1])) {
-            found->value[1] = working;
+        double working = time.cpu_wall > 0.0 ? (time.cpu + time.starved) / time.cpu_wall : (double)NAN;
+        if (!isnan(working) && !(working <= most)) {
+            most = working;
+            found->value[1] = time.cpu / time.cpu_wall;
+            found->value[2] = time.starved / time.cpu_wall;
             found->other = i;
         }
     }

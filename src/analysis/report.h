@@ -134,7 +134,8 @@ typedef enum lp_finding_kind {                    /* what `value` holds */
                                LP_FINDING_STARVED, /* a role: share of its time without a free CPU; CPUs it may use, NaN; processes of the host that
                                   * ran at once, NaN; CPUs that others of the host kept busy, NaN */
                                LP_FINDING_THROTTLED, /* a host: share of periods; seconds stopped; the limit in cores */
-                               LP_FINDING_BLOCKED, /* a phase: blocked share of its time; most working share of another role, which is `other` */
+                               LP_FINDING_BLOCKED, /* a phase: blocked share of its time; of another role, which is `other` and works most, the share of its
+                                * time on a CPU and the one ready without a CPU */
                                LP_FINDING_SLOW_WORKER, /* a role, a worker: its time over the mean of the role; workers */
                                LP_FINDING_GPU_IDLE, /* a phase: median of the devices' busy share in it; 95 % quantile elsewhere */
                                LP_FINDING_GROWTH, /* a worker: bytes a second, error, seconds until memory ends (NaN: no limit known); part of

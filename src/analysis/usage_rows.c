@@ -436,8 +436,8 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
                                   .io = {nan, nan, nan, nan}};
     lp__hold_init(&reading->rss);
     lp__hold_init(&reading->pss);
-    lp__points_init(&reading->rss_points, 1.0);
-    lp__points_init(&reading->pss_points, 1.0);
+    lp__points_init(&reading->rss_points, all->grid.width_s);
+    lp__points_init(&reading->pss_points, all->grid.width_s);
     for (uint32_t c = 0; c < LP_COLUMNS; c++)
         reading->before[c] = LP_UNKNOWN_I64;
 }

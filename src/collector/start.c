@@ -237,7 +237,7 @@ lp_status lp_collector_ensure(const lp_collector_request *request, lp_error *err
                                 request->run_dir_ino);
         else
             lp_election_name(name, request->run_dir_dev, request->run_dir_ino);
-        if (!lp_election_is_held(folder, name))
+        if (!(request->again ? lp_election_seems_held(folder, name) : lp_election_is_held(folder, name)))
             status = start(request, folder, name, error);
         if (!request->folder_fd)
             close(folder);

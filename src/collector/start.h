@@ -6,6 +6,8 @@
 #ifndef LP_COLLECTOR_START_H
 #define LP_COLLECTOR_START_H
 
+#include <stdbool.h>
+
 #include "core/status.h"
 
 typedef struct lp_collector_request { /* all borrowed */
@@ -16,6 +18,7 @@ typedef struct lp_collector_request { /* all borrowed */
     const char *source;               /* directory that git is asked about, "" for none */
     const char *program;              /* path of the collector; NULL: beside this library, else in libexec */
     int folder_fd;                    /* + 1, of the folder; 0: it is opened by its path */
+    bool again;                       /* the parent of this forked child has seen one: a look at its pid is enough */
 } lp_collector_request;
 
 /* LP_OK: a collector is there, by us or before. Call it after the segment has its name: then a collector that is just leaving sees the

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/wiped.h"
 
 /* ---- rseq ------------------------------------------------------------------------------------------------------- */
 
@@ -61,7 +62,7 @@ static struct rseq_area *rseq_here(void)
 #define LP_HAS_RSEQ 0
 #endif
 
-_Atomic uint64_t lp__own_reads;
+LP_FORK_TOUCHES _Atomic uint64_t lp__own_reads;
 __thread uint64_t lp__own_reads_here;
 
 /* ---- file descriptors that programs do not see -------------------------------------------------------------------- */
@@ -87,7 +88,7 @@ void lp__fd_close(int fd, uint64_t dev, uint64_t ino)
 {
     struct stat st;
 
-    if (fd >= 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_dev == dev && (uint64_t)st.st_ino == ino)
+    if (fd >= 0 && lp__fstat(fd, &st) == 0 && (uint64_t)st.st_dev == dev && (uint64_t)st.st_ino == ino)
         close(fd);
 }
 
@@ -123,18 +124,31 @@ uint64_t lp_cpu_now(void)
 
 /* Every schedstat that this process keeps open, so that a forked child can close its copies: the threads' own records are wiped
  * there. A full table costs a leaked descriptor in a child, nothing else. */
-static struct kept {
+#define KEPT 512u
+#define KEPT_FIRST 8u
+typedef struct kept {
     _Atomic int fd; /* fd + 1, 0 = empty */
     uint64_t dev, ino;
-} kept[512];
+} kept;
+LP_FORK_TOUCHES static kept first_kept[KEPT_FIRST];
+static kept more_kept[KEPT - KEPT_FIRST];
+static _Atomic uint32_t kept_end; /* none is beyond: a child does not look through pages that were never used */
+
+static kept *kept_at(uint32_t i)
+{
+    return i < KEPT_FIRST ? &first_kept[i] : &more_kept[i - KEPT_FIRST];
+}
 
 static void keep(int fd, uint64_t dev, uint64_t ino)
 {
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+    for (uint32_t i = 0; i < KEPT; i++) {
+        kept *at = kept_at(i);
         int empty = 0;
-        if (kept[i].fd == 0 && atomic_compare_exchange_strong(&kept[i].fd, &empty, fd + 1)) {
-            kept[i].dev = dev;
-            kept[i].ino = ino;
+        if (at->fd == 0 && atomic_compare_exchange_strong(&at->fd, &empty, fd + 1)) {
+            at->dev = dev;
+            at->ino = ino;
+            for (uint32_t end = kept_end; end <= i && !atomic_compare_exchange_weak(&kept_end, &end, i + 1);)
+                ;
             return;
         }
     }
@@ -142,9 +156,9 @@ static void keep(int fd, uint64_t dev, uint64_t ino)
 
 static void unkeep(int fd)
 {
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        if (kept[i].fd == fd + 1)
-            kept[i].fd = 0;
+    for (uint32_t i = 0; i < kept_end; i++)
+        if (kept_at(i)->fd == fd + 1)
+            kept_at(i)->fd = 0;
 }
 
 void lp_cpu_in_child(void)
@@ -153,10 +167,11 @@ void lp_cpu_in_child(void)
 
     lp__own_reads = lp__own_reads_here = 0; /* the kernel counts a child from zero */
 
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        if (kept[i].fd) {
-            lp__fd_close(kept[i].fd - 1, kept[i].dev, kept[i].ino);
-            kept[i].fd = 0;
+    for (uint32_t i = 0; i < kept_end; i++) {
+        kept *at = kept_at(i);
+        if (at->fd) {
+            lp__fd_close(at->fd - 1, at->dev, at->ino);
+            at->fd = 0;
         }
     }
     errno = saved;
@@ -171,7 +186,7 @@ static bool open_schedstat(lp_detector *detector)
 
     if (fd < 0)
         return false;
-    if (fstat(fd, &st) != 0) {
+    if (lp__fstat(fd, &st) != 0) {
         close(fd);
         return false;
     }

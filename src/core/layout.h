@@ -26,9 +26,10 @@
 #define LP_SEG_MAGIC 0x0a1a0d47455350ull /* "PSEG\r\x1a\n\0": text-mode copies show */
 #define LP_SEG_LAYOUT 2u
 #define LP_SEG_ORDER 0x01020304u
-#define LP_SEG_HEADER 4096u
-#define LP_SEG_START (16u << 10) /* bytes populated at creation: a first phase needs 15 KB, and each page costs 2 us */
-#define LP_SEG_STEP (64u << 10)  /* and taken at a time later; the first of them in parts of LP_SEG_START */
+#define LP_SEG_HEADER 2560u      /* where our first block starts; of another build: header_size. With room for more */
+#define LP_SEG_START (12u << 10) /* bytes populated at creation: enough for some phases, and each page costs 0.7 us */
+#define LP_SEG_NEXT (16u << 10)  /* taken at a time after that, up to */
+#define LP_SEG_STEP (64u << 10)  /* and from here on */
 
 typedef uint32_t lp_off;
 
@@ -122,7 +123,7 @@ typedef struct lp_seg_header {
                       * terminated. Grows at its end, the comma last. */
     char run_dir[1024]; /* absolute path of the run directory when recording began; "" unknown, or too long */
 } lp_seg_header;
-_Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER, "the header has one page");
+_Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER && LP_SEG_HEADER % 64 == 0, "blocks are aligned to 64 bytes");
 
 /* Names: `count` records {u32 size, bytes, padding to 4}, ids first_id, first_id + 1, … */
 typedef struct lp_seg_names {

@@ -6,7 +6,8 @@
 
 #include "core/wiped.h"
 
-#define FIRST 128u /* slots of a table before it grows onto the heap */
+#define FIRST 128u       /* slots of a table before it grows onto the heap */
+#define FIRST_BYTES 480u /* of the segment for names; what a process with few phases needs */
 
 /* FNV-1a, 64 bits: names are short and come once. */
 static uint64_t hash_bytes(const void *data, size_t size)
@@ -139,8 +140,9 @@ static uint32_t add(lp_recorder *recorder, const char *bytes, size_t size, uint3
         return 0;
     if (names->left < record) {
         uint64_t got = 0;
+        uint32_t room = names->block ? 2048 : FIRST_BYTES;
         lp_off at = lp_segment_take(&recorder->segment, LP_BLOCK_NAMES, 0,
-                                    sizeof(lp_seg_names) + (record > 2048 ? record : 2048), &got);
+                                    sizeof(lp_seg_names) + (record > room ? record : room), &got);
         if (!at)
             return 0;
         lp_seg_names *fresh = (lp_seg_names *)(void *)(recorder->segment.base + at);

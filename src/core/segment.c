@@ -10,10 +10,12 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/filename.h"
+#include "core/wiped.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -45,16 +47,27 @@ static bool allocate(lp_segment *segment, uint64_t from, uint64_t size)
 
     if (fd < 0)
         return false;
-    if (fstat(fd, &st) == 0 && (uint64_t)st.st_dev == segment->dev && (uint64_t)st.st_ino == segment->ino)
+    if (lp__fstat(fd, &st) == 0 && (uint64_t)st.st_dev == segment->dev && (uint64_t)st.st_ino == segment->ino)
         ok = posix_fallocate(fd, (off_t)from, (off_t)size) == 0;
     close(fd);
     return ok;
 }
 
+/* Asked for once: a child calls nothing of the C library that it can do without. */
+static uint64_t page_size(void)
+{
+    static _Atomic uint64_t known;
+
+    if (!known)
+        known = (uint64_t)sysconf(_SC_PAGESIZE);
+    return known;
+}
+
 static bool populate(lp_segment *segment, uint64_t until)
 {
-    uint64_t from = segment->populated;
+    uint64_t from = segment->populated, page = page_size();
 
+    until = (until + page - 1) & ~(page - 1);
     if (until <= from)
         return true;
     if (segment->place == LP_PLACE_SHARED) {
@@ -115,6 +128,16 @@ static bool join(char *out, size_t size, const char *a, const char *b, const cha
     return text.left > 0;
 }
 
+/* Not by the C library's function: it stands far from those that a child has just used, and its page would be one fault more. */
+static int rename_in(int dirfd, const char *from, const char *to)
+{
+#ifdef SYS_renameat
+    return (int)syscall(SYS_renameat, dirfd, from, dirfd, to);
+#else
+    return (int)syscall(SYS_renameat2, dirfd, from, dirfd, to, 0u);
+#endif
+}
+
 static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder, const char *name, lp_error *error)
 {
     char temporary[300];
@@ -142,7 +165,7 @@ static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder,
         base = mmap(NULL, capacities[i], PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         capacity = capacities[i];
     }
-    if (base == MAP_FAILED || fstat(fd, &st) != 0)
+    if (base == MAP_FAILED || lp__fstat(fd, &st) != 0)
         goto failed;
     if ((st.st_mode & 0777) != 0600)
         (void)fchmod(fd, 0600); /* a umask has taken our own bits, and readers open it by name */
@@ -169,7 +192,7 @@ static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder,
     close(fd);
     fd = -1;
     what = "rename";
-    if (renameat(dirfd, temporary, dirfd, name) != 0)
+    if (rename_in(dirfd, temporary, name) != 0)
         goto failed;
     return LP_OK;
 
@@ -212,11 +235,14 @@ lp_off lp_segment_take(lp_segment *segment, lp_seg_kind kind, lp_off owner, uint
         sched_yield();
     uint64_t at = header->used;
     if (at + size <= segment->capacity) {
-        uint64_t step = at + size < LP_SEG_STEP ? LP_SEG_START : LP_SEG_STEP;
+        uint64_t step = at + size < LP_SEG_STEP ? LP_SEG_NEXT : LP_SEG_STEP;
         uint64_t until = (at + size + step - 1) & ~(step - 1);
-        if (until > segment->capacity)
+        if (at + size <= segment->populated)
+            until = segment->populated;
+        else if (until > segment->capacity)
             until = segment->capacity;
-        if (populate(segment, until)) {
+        /* Where a whole step does not fit any more, the last pages may do. */
+        if (populate(segment, until) || populate(segment, at + size)) {
             lp_seg_block *block = (lp_seg_block *)(void *)(segment->base + at);
             block->owner = owner;
             block->size = size;

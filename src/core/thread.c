@@ -15,6 +15,9 @@
 #include "core/wiped.h"
 
 #define FIRST_THREADS (uint32_t)(sizeof((lp_recorder *)0)->first_threads / sizeof(lp_thread *))
+#define RECORDER_ROOM 1024u
+_Static_assert(sizeof(lp_recorder) <= RECORDER_ROOM, "it fits");
+#define FIRST_CHUNK 7168u /* of an arena: what LP_SEG_START has room for beside the header, an identity and names */
 #define LOOK_NS 10000000u /* look at the CPU clock at least every 10 ms: a hypervisor's theft shows no switch */
 
 __thread lp_thread *lp__current;
@@ -46,10 +49,12 @@ static lp_recorder *_Atomic all; /* every one that was made: they are never free
 
 lp_recorder *lp_recorder_new(const lp_hooks *hooks)
 {
-    lp_recorder *recorder = calloc(1, sizeof *recorder);
+    /* Within one page, which a forked child copies. Never freed. */
+    lp_recorder *recorder = aligned_alloc(RECORDER_ROOM, RECORDER_ROOM);
 
     if (!recorder)
         return NULL;
+    memset(recorder, 0, sizeof *recorder);
     recorder->guard = lp__guard_words();
     if (!recorder->guard) {
         free(recorder);
@@ -80,8 +85,7 @@ lp_status lp_recorder_begin(lp_recorder *recorder)
     atomic_store(&recorder->io_threads, 0);
     atomic_store(&recorder->io_arrivals, 0);
     lp_clock_moment(&recorder->start);
-    atomic_store(&recorder->moment_due,
-                 recorder->start.ticks + (uint64_t)(((unsigned __int128)10000000u << 32) / recorder->mult));
+    atomic_store(&recorder->moment_due, recorder->start.ticks + ((uint64_t)10000000u << 32) / recorder->mult);
     header->clock.kind = lp__clock_kind;
     header->clock.cpu = recorder->measure_cpu ? recorder->cpu : LP_CPU_NONE;
     header->clock.mult = recorder->mult;
@@ -215,8 +219,7 @@ static void *arena_take(lp_thread *th, uint64_t size, uint64_t align)
             return NULL;
         th->chunk = th->base + at;
         th->chunk_left = got;
-        if (th->chunk_size < 32768)
-            th->chunk_size *= 2;
+        th->chunk_size = th->chunk_size == FIRST_CHUNK ? 8192 : th->chunk_size < 32768 ? th->chunk_size * 2 : 32768;
         skip = (uint64_t)(-(uintptr_t)th->chunk) & (align - 1);
     }
     void *result = th->chunk + skip;
@@ -243,7 +246,7 @@ static lp_thread *thread_new(lp_recorder *recorder, uint32_t name, lp_thread *sp
         return NULL;
     th->recorder = recorder;
     th->base = recorder->segment.base;
-    th->chunk_size = 8192;
+    th->chunk_size = FIRST_CHUNK;
     lp_off at = lp_segment_take(&recorder->segment, LP_BLOCK_THREAD, 0, sizeof(lp_seg_thread), NULL);
     if (!at)
         goto failed;
@@ -320,7 +323,7 @@ static lp_thread *attach(lp_recorder *recorder, lp_thread *spare)
         th->detector.never = th->detector.expected;
         th->detector.base_ticks = lp_ticks();
     }
-    th->recheck = (uint64_t)(((unsigned __int128)LOOK_NS << 32) / th->mult);
+    th->recheck = ((uint64_t)LOOK_NS << 32) / th->mult;
     th->raw_away = th->high_away = 0;
     th->away = th->starved = th->unsplit = 0;
     if (th->detector.split)
@@ -344,8 +347,7 @@ static void refine(lp_recorder *recorder, uint64_t now)
     if (now < due || !atomic_compare_exchange_strong(&recorder->moment_due, &due, UINT64_MAX))
         return;
     lp_recorder_moment(recorder, &moment);
-    atomic_store(&recorder->moment_due,
-                 moment.ticks + (uint64_t)(((unsigned __int128)1000000000u << 32) / recorder->mult));
+    atomic_store(&recorder->moment_due, moment.ticks + ((uint64_t)1000000000u << 32) / recorder->mult);
 }
 
 /* The clocks are read a little after `now`, and the kernel likes to switch just then, at the end of a system call. What the thread
@@ -655,6 +657,9 @@ lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
 {
     lp_thread *th, *spare = NULL, **link;
 
+    /* After a fork: the guard's page is stored to before it is read, or a page of zeros would be mapped first, and then replaced. */
+    if (lp__current && !lp__current->recorder)
+        __atomic_fetch_or(recorder->guard + 1, 0, __ATOMIC_RELAXED);
     if (LP_UNLIKELY(lp_recorder_forked(recorder) || !recorder->recording) &&
         (!recorder->enabled || !recorder->hooks.open || !open_here(recorder)))
         return NULL;

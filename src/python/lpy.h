@@ -19,6 +19,13 @@ enum { LPY_IO_READ_BYTES, LPY_IO_WRITE_BYTES, LPY_IO_READ_CHARS, LPY_IO_WRITE_CH
 
 #define LPY_IDENTITIES 4096u
 
+/* How torch is asked for its GPU memory, see torch.c. One thread at a time. */
+typedef struct lpy_torch {
+    PyObject *device, *stats; /* functions of torch's, owned; NULL: not looked up yet */
+    uint32_t failures;        /* calls in a row that raised, LPY_TORCH_FAILURES at most */
+} lpy_torch;
+#define LPY_TORCH_FAILURES 6u
+
 /* A session outlives its Python object: forked children and the end of the interpreter still need it. Never freed; what is large
  * or refers to Python goes with the object (lpy_session_forget). */
 typedef struct lpy_session {
@@ -46,6 +53,7 @@ typedef struct lpy_session {
     bool lost;           /* closed, and what it had recorded is nowhere: `error` says why */
     uint64_t own_cost_ps, own_count_cost_ps;
     /* Python side; NULL after the interpreter has ended */
+    lpy_torch torch;
     struct lpy_pin *pins; /* names whose address is a key, see names.c */
     uint32_t pin_mask, pin_count;
     unsigned char *identities; /* pinned objects by name id, LPY_IDENTITIES of them; owned */
@@ -74,7 +82,7 @@ static inline lpy_session *lpy_session_of(const RecorderObject *recorder)
 typedef struct lpy_state { /* one extension module, one state: see module.c */
     PyTypeObject *recorder_type, *phase_type, *descriptor_type, *nothing_type, *line_engine_type;
     RecorderObject *installed; /* owned, NULL none */
-    PyObject *torch_keys[8];   /* owned: see torch.c */
+    PyObject *torch_keys[12];  /* owned: see torch.c */
 } lpy_state;
 extern lpy_state lpy;
 
@@ -147,7 +155,9 @@ extern PyMethodDef lp_py_run_methods[];
 
 /* torch.c: what torch says of its GPU memory, into the header of the segment. Does nothing, and imports nothing, where torch is not
  * loaded or CUDA not initialised. With the GIL; a pending exception stays. */
-void lpy_torch_read(struct lp_seg_header *header);
+void lpy_torch_read(lpy_torch *torch, struct lp_seg_header *header);
+void lpy_torch_in_child(lpy_torch *torch); /* CUDA does not survive a fork: it is looked at anew */
+void lpy_torch_forget(lpy_torch *torch);
 int lpy_torch_init(PyObject *module);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/wiped.h"
 #include "python/lpy.h"
 #include "python/names.h"
 
@@ -22,7 +23,7 @@ struct lpy_pin {
 };
 
 /* Without the GIL several threads look up and pin at once. No Python runs while it is held. */
-static atomic_flag pin_lock = ATOMIC_FLAG_INIT;
+LP_FORK_TOUCHES static atomic_flag pin_lock = ATOMIC_FLAG_INIT;
 
 static void lock_pins(void)
 {
@@ -199,6 +200,10 @@ static bool check_shape(lpy_session *session, PyObject *name, const char *bytes,
 static const char *utf8_of(PyObject *name, Py_ssize_t *size, PyObject **owner)
 {
     *owner = NULL;
+    if (PyUnicode_IS_COMPACT_ASCII(name)) {
+        *size = PyUnicode_GET_LENGTH(name);
+        return (const char *)PyUnicode_DATA(name);
+    }
     const char *bytes = PyUnicode_AsUTF8AndSize(name, size);
     if (bytes)
         return bytes;

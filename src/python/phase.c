@@ -6,6 +6,7 @@
  * A scope object may be entered many times at once (recursion, threads, tasks, decorators): its open entries form a list,
  * newest first. Each open entry owns one reference to its context; the core holds bare addresses. The references are visited
  * by the collector, so a suspended task that nobody can reach any more is still collected together with its phase. */
+#include "core/wiped.h"
 #include "python/lpy.h"
 #include "python/names.h"
 #include "python/scope.h"
@@ -24,8 +25,9 @@ typedef struct PhaseObject {
     bool lent;       /* without the GIL only */
 } PhaseObject;
 
-static PhaseObject *free_list[FREE_LIMIT]; /* of the main interpreter's thread state under the GIL; unused without it */
-static int free_count;
+LP_FORK_TOUCHES static PhaseObject
+    *free_list[FREE_LIMIT]; /* of the main interpreter's thread state under the GIL; unused without it */
+LP_FORK_TOUCHES static int free_count;
 
 /* Scopes of the installed recorder that were left and are in nobody's hands, by the address of their name: the next phase() of
  * that name takes one as it is, tracked by the collector and all. One reference each is owned here, but never of a scope

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/wiped.h"
 #include "python/lpy.h"
 
 /* "rchar: N\nwchar: N\nsyscr: N\nsyscw: N\nread_bytes: N\nwrite_bytes: N\n…" */
@@ -61,7 +62,7 @@ static bool open_file(lpy_session *session)
 }
 
 /* What our snapshots moved: of the process, and of the calling thread. */
-static _Atomic uint64_t own[LPY_IO_COUNT];
+LP_FORK_TOUCHES static _Atomic uint64_t own[LPY_IO_COUNT];
 static __thread uint64_t own_here[LPY_IO_COUNT];
 
 void lpy_io_own(const uint64_t moved[LPY_IO_COUNT])

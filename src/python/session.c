@@ -83,10 +83,11 @@ static void publish_identity(lpy_session *session)
 
 static uint64_t ticks_after(const lpy_session *session, uint64_t ns)
 {
-    return lp_ticks() + (uint64_t)(((unsigned __int128)ns << 32) / session->core->mult);
+    /* Without a division of 128 bits, which is a function far from everything else that a child calls here. */
+    return lp_ticks() + (uint64_t)((double)ns * 0x1p32 / (double)session->core->mult);
 }
 
-/* Where there are samples, torch is asked once a second at most. */
+/* Where there are samples, torch is asked once a second at most (where it only raises, ever more seldom, to once in 64). */
 static void set_due(lpy_session *session)
 {
     if (session->snapshot_ns > 0)
@@ -101,8 +102,9 @@ static void set_due(lpy_session *session)
 /* ---- the collector ------------------------------------------------------------------------------------------------ */
 
 /* Sees to it that a collector is beside the run. false: there is none, and this process writes its own snapshots. After the
- * segment has its name and its lock (see lp_collector_ensure); without the GIL is fine. `folder`: of the segments, or -1. */
-static bool ensure_collector(lpy_session *session, int folder)
+ * segment has its name and its lock (see lp_collector_ensure); without the GIL is fine. `folder`: of the segments, or -1.
+ * `again`: in a forked child. */
+static bool ensure_collector(lpy_session *session, int folder, bool again)
 {
     lp_error error = {0}; /* without one nothing is lost, so it is no trouble of the run's */
 
@@ -117,7 +119,8 @@ static bool ensure_collector(lpy_session *session, int folder)
                                     .mnt_ns = session->id.mnt_ns,
                                     .time_ns = session->ns.time_ns,
                                     .source = ask_git ? session->directory : "",
-                                    .folder_fd = folder + 1};
+                                    .folder_fd = folder + 1,
+                                    .again = again && session->snapshot_ns > 0};
     return lp_collector_ensure(&request, &error) == LP_OK;
 }
 
@@ -158,11 +161,13 @@ static bool open_segment(void *user, lp_recorder *core)
     char run[80], folder[sizeof session->folder] = "", name[64];
     lp_error error = {0};
     int dirfd = -1;
+    bool forked = core->child;
 
-    if (core->child) {
+    if (forked) {
         pthread_mutex_init(&session->reading, NULL);
         lpy_names_in_child();
         lpy_io_in_child();
+        lpy_torch_in_child(&session->torch);
     }
     if (!session->private)
         describe(session);
@@ -177,7 +182,7 @@ static bool open_segment(void *user, lp_recorder *core)
     lp_status status = LP_OK;
     /* Another process that ends may remove the folder, empty for a moment, between our open and our first file. */
     for (int attempt = 0; attempt < 5; attempt++) {
-        dirfd = attempt == 0 && core->child && session->folder[0] ? lp_place_again(session->folder) : -1;
+        dirfd = attempt == 0 && forked && session->folder[0] ? lp_place_again(session->folder) : -1;
         if (dirfd >= 0)
             memcpy(folder, session->folder, sizeof folder);
         else if (session->private || lp_place_open(run, &dirfd, folder, sizeof folder, &error) != LP_OK)
@@ -196,7 +201,7 @@ static bool open_segment(void *user, lp_recorder *core)
         session->folder[0] = '\0';
     if (status != LP_OK) {
         note_error(session, &error);
-        if (core->child)
+        if (forked)
             lpy_warn_lost(session, error.text);
         if (dirfd >= 0)
             close(dirfd);
@@ -230,7 +235,7 @@ static bool open_segment(void *user, lp_recorder *core)
     if (core->segment.place == LP_PLACE_PRIVATE && !session->private &&
         lpy_session_snapshot(session, false, false, &error) != LP_OK)
         lpy_warn_lost(session, error.text);
-    ensure_collector(session, core->segment.place == LP_PLACE_SHARED ? dirfd : -1);
+    ensure_collector(session, core->segment.place == LP_PLACE_SHARED ? dirfd : -1, forked);
     if (dirfd >= 0)
         close(dirfd);
     return true;
@@ -331,7 +336,7 @@ lp_status lpy_session_snapshot(lpy_session *session, bool final, bool sync, lp_e
 /* No Python in here. */
 static lp_status write_overdue(lpy_session *session, lp_error *error)
 {
-    return ensure_collector(session, -1) ? LP_OK : lpy_session_snapshot(session, false, false, error);
+    return ensure_collector(session, -1, false) ? LP_OK : lpy_session_snapshot(session, false, false, error);
 }
 
 static void overdue(void *user, lp_recorder *core)
@@ -341,8 +346,8 @@ static void overdue(void *user, lp_recorder *core)
     lp_status status = LP_OK;
 
     if (lp_ticks() >= session->torch_due) {
-        lpy_torch_read(lp_segment_header(&core->segment));
-        session->torch_due = ticks_after(session, TORCH_NS);
+        lpy_torch_read(&session->torch, lp_segment_header(&core->segment));
+        session->torch_due = ticks_after(session, TORCH_NS << session->torch.failures);
     }
     if (lp_ticks() < session->snapshot_due) {
         atomic_store(&core->due,
@@ -717,6 +722,7 @@ void lpy_session_forget(lpy_session *session)
     lp_worker_free(session->last);
     session->last = NULL;
     lpy_names_forget(session);
+    lpy_torch_forget(&session->torch);
     /* Nobody describes it any more: the core has ended here, or is a parent's of which this child has no part. */
     lp_identity_init(&session->id);
     lp_arena_free(session->arena);

@@ -98,17 +98,28 @@ static void say_blocked(const lp_report *report, const lp_finding *f, bool utf8,
              inert(path, phase->path, utf8), lp_unit_whole_percent(share, f->value[0]),
              lp_unit_whole_percent(run, f->share));
     role_name(report, f->role, role, utf8);
-    if (f->other != LP_NO_PHASE && f->value[1] >= 0.5) {
+    role_name(report, f->other, other, utf8);
+    if (f->other != LP_NO_PHASE && f->value[1] + f->value[2] >= 0.5) {
         snprintf(words->detail, sizeof words->detail,
-                 "While %s waits there, %s is at work: on a CPU for %s of its time.", role,
-                 role_name(report, f->other, other, utf8), lp_unit_whole_percent(working, f->value[1]));
-        snprintf(words->advice, sizeof words->advice, "Make %s faster or give it more processes: %s cannot be faster.",
-                 other, role);
+                 "While %s waits there, %s is at work: on a CPU for %s of its time", role, other,
+                 lp_unit_whole_percent(working, f->value[1]));
+        size_t size = strlen(words->detail);
+        if (f->value[2] >= 0.05)
+            snprintf(words->detail + size, sizeof words->detail - size, ", ready for one that was not free for %s.",
+                     lp_unit_whole_percent(working, f->value[2]));
+        else
+            snprintf(words->detail + size, sizeof words->detail - size, ".");
+        if (f->value[2] > f->value[1])
+            snprintf(words->advice, sizeof words->advice, "Give %s CPUs, or make it need fewer: %s cannot be faster.",
+                     other, role);
+        else
+            snprintf(words->advice, sizeof words->advice,
+                     "Make %s faster or give it more processes: %s cannot be faster.", other, role);
     } else if (f->other != LP_NO_PHASE) {
         snprintf(
             words->detail, sizeof words->detail,
             "No other role of this run is busy meanwhile: the one that works most, %s, is on a CPU for %s of its time.",
-            role_name(report, f->other, other, utf8), lp_unit_whole_percent(working, f->value[1]));
+            other, lp_unit_whole_percent(working, f->value[1]));
         snprintf(words->advice, sizeof words->advice,
                  "Look at what is waited for outside the CPU: a disk, a network, a device, a lock, or each other.");
     } else {

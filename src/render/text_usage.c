@@ -188,12 +188,14 @@ static void put_missing(lp_text *text, const char *what, const lp_usage *usage, 
         missing[process->why[column]] += isnan(value) ? 1 : 0;
     }
     for (uint32_t reason = 0; reason < 256; reason++) {
+        const char *why = reason == LP_REASON_NONE      ? lp_reason_text(LP_REASON_NOT_YET)
+                          : reason == LP_REASON_NOT_DUE ? "ended before its turn to be read (each once in 10 s at most)"
+                                                        : lp_reason_text(reason);
         if (missing[reason] == 0)
             continue;
         if (usage->process_count > 1)
             snprintf(of, sizeof of, " of %u of %u processes", missing[reason], usage->process_count);
-        snprintf(words, sizeof words, "%s n/a%s: %s", what, of,
-                 reason == LP_REASON_NONE ? lp_reason_text(LP_REASON_NOT_YET) : lp_reason_text(reason));
+        snprintf(words, sizeof words, "%s n/a%s: %s", what, of, why);
         lp__text_say(text, 2, words);
     }
 }
@@ -497,6 +499,15 @@ static void put_gpu_reasons(lp_text *text, const lp_usage *usage)
     }
 }
 
+/* The first answer stands in the third row of a host. */
+static bool was_looked_for(const lp_usage *usage)
+{
+    for (uint32_t i = 0; i < usage->host_count; i++)
+        if (usage->hosts[i].seconds >= 2.0 * usage->hosts[i].interval_s)
+            return true;
+    return false;
+}
+
 static void put_gpu(lp_text *text, const lp_usage *usage)
 {
     lp_line *line = &text->line;
@@ -508,7 +519,7 @@ static void put_gpu(lp_text *text, const lp_usage *usage)
         lp_line_put(line, "GPU");
         lp_line_style(line, LP_PLAIN);
         if (usage->gpu_why == LP_REASON_NEVER || usage->gpu_why == LP_REASON_NONE)
-            lp_line_put(line, " not sampled");
+            lp_line_put(line, was_looked_for(usage) ? " none seen: no NVIDIA driver, no AMD device" : " not sampled");
         else
             lp_line_format(line, " none seen: %s", lp_reason_text(usage->gpu_why));
         lp_line_end(line);

@@ -195,7 +195,7 @@ static int64_t rss_kib(lp_process *process, const lp__status *status, lp_reason 
 {
     char text[LP__TEXT_ROOM];
     const char *at = text;
-    int64_t pages = 0;
+    int64_t size = 0, pages = 0;
 
     if (process->ended) {
         *reason = LP_REASON_GONE;
@@ -205,11 +205,13 @@ static int64_t rss_kib(lp_process *process, const lp__status *status, lp_reason 
         return status->rss_kib;
     if (read_memory(process, &process->statm, "statm", text, reason) < 0)
         return LP_UNKNOWN_I64;
-    *reason = LP_REASON_UNREADABLE;
-    if (!lp__number(&at, &pages) || !lp__number(&at, &pages))
-        return LP_UNKNOWN_I64;
-    *reason = LP_REASON_LEADER_ENDED;
-    return pages == 0 && process->leader_ended ? LP_UNKNOWN_I64 : pages * (sysconf(_SC_PAGESIZE) >> 10);
+    if (!lp__number(&at, &size) || !lp__number(&at, &pages))
+        *reason = LP_REASON_UNREADABLE;
+    else if (size == 0) /* it has given its address space back (exit_mm), and is no zombie yet: no measured zero */
+        *reason = process->leader_ended ? LP_REASON_LEADER_ENDED : LP_REASON_GONE;
+    else
+        return pages * (sysconf(_SC_PAGESIZE) >> 10);
+    return LP_UNKNOWN_I64;
 }
 
 /* `status` of the first thread, and why it could not be read. */
@@ -228,10 +230,8 @@ static void sample_memory(lp_process *process, lp_sample *sample, const lp__stat
     }
     process->rss_kib = rss_kib(process, status, &reason);
     lp__sample_put(sample, LP_COLUMN_RSS, process->rss_kib != LP_UNKNOWN_I64, process->rss_kib, reason);
-    reason = status_reason           ? status_reason
-             : process->ended        ? LP_REASON_GONE
-             : process->leader_ended ? LP_REASON_LEADER_ENDED
-                                     : LP_REASON_UNREADABLE;
+    if (status_reason || !reason)
+        reason = status_reason ? status_reason : process->leader_ended ? LP_REASON_LEADER_ENDED : LP_REASON_UNREADABLE;
     lp__sample_put(sample, LP_COLUMN_RSS_PEAK, status->peak_kib != LP_UNKNOWN_I64, status->peak_kib, reason);
     lp__sample_put(sample, LP_COLUMN_SWAP, status->swap_kib != LP_UNKNOWN_I64, status->swap_kib, reason);
 }

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -20,6 +19,22 @@
 #include "store/files.h"
 #include "store/internal.h"
 
+/* A file of /proc that the kernel gives whole to the first read. */
+static bool read_once(const char *path, char *text, size_t limit)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = -1;
+
+    if (fd < 0)
+        return false;
+    do
+        size = read(fd, text, limit);
+    while (size < 0 && errno == EINTR);
+    close(fd);
+    text[size > 0 ? size : 0] = '\0';
+    return size > 0;
+}
+
 /* Start time and state letter of a process; LP_UNKNOWN_I64 if there is none, or if it is not to be read. */
 static int64_t read_stat(int64_t pid, char *state)
 {
@@ -31,7 +46,7 @@ static int64_t read_stat(int64_t pid, char *state)
     lp_filename_put(&name, "/proc/");
     lp_filename_number(&name, (uint64_t)pid, 10);
     lp_filename_put(&name, "/stat");
-    if (pid > 0 && lp__read_text(AT_FDCWD, path, text, sizeof text - 1) > 0) {
+    if (pid > 0 && read_once(path, text, sizeof text - 1)) {
         /* field 2 is the command in parentheses and may hold any of them */
         const char *at = strrchr(text, ')');
         *state = at && at[1] ? at[2] : '\0';
@@ -110,10 +125,42 @@ static bool new_uuid(lp_arena *arena, lp_identity *id)
     return id->uuid.data != NULL;
 }
 
-/* A launcher's number: plain decimal digits, no more than fit. */
-static bool number_of(const char *name, int64_t *value)
+/* What launchers say of their processes, in the environment. */
+#define VARIABLES(X)                                                                                                   \
+    X(SLURM_PROCID)                                                                                                    \
+    X(RANK) X(OMPI_COMM_WORLD_RANK) X(PMI_RANK) X(MV2_COMM_WORLD_RANK) X(PMIX_RANK) X(FLUX_TASK_RANK) X(SLURM_LOCALID) \
+        X(LOCAL_RANK) X(OMPI_COMM_WORLD_LOCAL_RANK) X(MPI_LOCALRANKID) X(MV2_COMM_WORLD_LOCAL_RANK)                    \
+            X(FLUX_TASK_LOCAL_ID) X(SLURM_NTASKS) X(WORLD_SIZE) X(OMPI_COMM_WORLD_SIZE) X(PMI_SIZE)                    \
+                X(MV2_COMM_WORLD_SIZE) X(FLUX_JOB_SIZE) X(SLURM_JOB_ID) X(PBS_JOBID) X(LSB_JOBID) X(FLUX_JOB_ID)       \
+                    X(RAY_JOB_ID) X(RAY_RAYLET_PID) X(TORCHELASTIC_RUN_ID) X(__DASK_PARENT_PID)
+#define NUMBER(name) V_##name,
+enum { VARIABLES(NUMBER) V_COUNT };
+#undef NUMBER
+
+/* Their values, NULL where there is none: one way through the environment instead of one for each. */
+static void look_at_environment(const char *values[V_COUNT])
 {
-    const char *text = getenv(name);
+#define NAME(name) {#name, sizeof #name - 1},
+    static const struct {
+        char name[28];
+        unsigned size;
+    } variables[] = {VARIABLES(NAME)};
+#undef NAME
+
+    for (size_t i = 0; i < V_COUNT; i++)
+        values[i] = NULL;
+    for (char **entry = environ; entry && *entry; entry++) {
+        const char *text = *entry;
+        for (size_t i = 0; i < V_COUNT; i++)
+            if (text[0] == variables[i].name[0] && text[1] == variables[i].name[1] && !values[i] &&
+                strncmp(text, variables[i].name, variables[i].size) == 0 && text[variables[i].size] == '=')
+                values[i] = text + variables[i].size + 1;
+    }
+}
+
+/* A launcher's number: plain decimal digits, no more than fit. */
+static bool number_of(const char *text, int64_t *value)
+{
     int64_t number = 0;
 
     if (!text || !*text || strlen(text) > 9)
@@ -127,19 +174,18 @@ static bool number_of(const char *name, int64_t *value)
     return true;
 }
 
-static int64_t first_number(const char *const *names)
+static int64_t first_number(const char *const values[V_COUNT], const unsigned char *which, size_t count)
 {
     int64_t value;
-    for (; *names; names++)
-        if (number_of(*names, &value))
+    for (size_t i = 0; i < count; i++)
+        if (number_of(values[which[i]], &value))
             return value;
     return LP_UNKNOWN_I64;
 }
 
 /* Text of a launcher: printable, of a sane length. */
-static const char *text_of(const char *name)
+static const char *text_of(const char *text)
 {
-    const char *text = getenv(name);
     size_t size = text ? strlen(text) : 0;
 
     if (size == 0 || size > 256)
@@ -161,50 +207,49 @@ static void keep_text(lp_arena *arena, lp_str *out, const char *text)
 
 static void describe_launcher(lp_arena *arena, lp_identity *id)
 {
-    static const char *const ranks[] = {"SLURM_PROCID",        "RANK",      "OMPI_COMM_WORLD_RANK", "PMI_RANK",
-                                        "MV2_COMM_WORLD_RANK", "PMIX_RANK", "FLUX_TASK_RANK",       NULL};
-    static const char *const local_ranks[] = {"SLURM_LOCALID",
-                                              "LOCAL_RANK",
-                                              "OMPI_COMM_WORLD_LOCAL_RANK",
-                                              "MPI_LOCALRANKID",
-                                              "MV2_COMM_WORLD_LOCAL_RANK",
-                                              "FLUX_TASK_LOCAL_ID",
-                                              NULL};
-    static const char *const sizes[] = {
-        "SLURM_NTASKS", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", NULL};
-    static const char *const jobs[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "RAY_JOB_ID", NULL};
+    static const unsigned char ranks[] = {V_SLURM_PROCID,        V_RANK,      V_OMPI_COMM_WORLD_RANK, V_PMI_RANK,
+                                          V_MV2_COMM_WORLD_RANK, V_PMIX_RANK, V_FLUX_TASK_RANK};
+    static const unsigned char local_ranks[] = {
+        V_SLURM_LOCALID,     V_LOCAL_RANK, V_OMPI_COMM_WORLD_LOCAL_RANK, V_MPI_LOCALRANKID, V_MV2_COMM_WORLD_LOCAL_RANK,
+        V_FLUX_TASK_LOCAL_ID};
+    static const unsigned char sizes[] = {V_SLURM_NTASKS, V_WORLD_SIZE,          V_OMPI_COMM_WORLD_SIZE,
+                                          V_PMI_SIZE,     V_MV2_COMM_WORLD_SIZE, V_FLUX_JOB_SIZE};
+    static const unsigned char jobs[] = {V_SLURM_JOB_ID, V_PBS_JOBID, V_LSB_JOBID, V_FLUX_JOB_ID, V_RAY_JOB_ID};
     /* who started this process: the nearest launcher first, then the batch system around it */
     static const struct {
-        const char *variable, *name;
+        unsigned char variable;
+        char name[12];
     } launchers[] = {
-        {"TORCHELASTIC_RUN_ID", "torchrun"},
-        {"OMPI_COMM_WORLD_RANK", "openmpi"},
-        {"MV2_COMM_WORLD_RANK", "mvapich2"},
-        {"PMI_RANK", "mpich"},
-        {"RAY_JOB_ID", "ray"},
-        {"RAY_RAYLET_PID", "ray"},
-        {"SLURM_PROCID", "slurm"},
-        {"FLUX_TASK_RANK", "flux"},
-        {"PBS_JOBID", "pbs"},
-        {"LSB_JOBID", "lsf"},
-        {"SLURM_JOB_ID", "slurm"},
-        {"FLUX_JOB_ID", "flux"},
+        {V_TORCHELASTIC_RUN_ID, "torchrun"},
+        {V_OMPI_COMM_WORLD_RANK, "openmpi"},
+        {V_MV2_COMM_WORLD_RANK, "mvapich2"},
+        {V_PMI_RANK, "mpich"},
+        {V_RAY_JOB_ID, "ray"},
+        {V_RAY_RAYLET_PID, "ray"},
+        {V_SLURM_PROCID, "slurm"},
+        {V_FLUX_TASK_RANK, "flux"},
+        {V_PBS_JOBID, "pbs"},
+        {V_LSB_JOBID, "lsf"},
+        {V_SLURM_JOB_ID, "slurm"},
+        {V_FLUX_JOB_ID, "flux"},
     };
+    const char *values[V_COUNT];
 
-    id->rank = first_number(ranks);
-    id->local_rank = first_number(local_ranks);
-    id->world_size = first_number(sizes);
+    look_at_environment(values);
+    id->rank = first_number(values, ranks, sizeof ranks);
+    id->local_rank = first_number(values, local_ranks, sizeof local_ranks);
+    id->world_size = first_number(values, sizes, sizeof sizes);
     if (id->world_size == 0 || (id->world_size > 0 && id->rank >= id->world_size))
         id->world_size = LP_UNKNOWN_I64; /* two launchers nested: their numbers do not belong together */
     const char *job = NULL, *launcher = NULL;
-    for (size_t i = 0; jobs[i] && !job; i++)
-        job = text_of(jobs[i]);
+    for (size_t i = 0; i < sizeof jobs && !job; i++)
+        job = text_of(values[jobs[i]]);
     keep_text(arena, &id->job_id, job);
     int64_t dask = LP_UNKNOWN_I64; /* set by its nannies and its client, so that children know that they are some */
-    if (number_of("__DASK_PARENT_PID", &dask) && dask != getpid() && id->rank == LP_UNKNOWN_I64)
+    if (number_of(values[V___DASK_PARENT_PID], &dask) && dask != getpid() && id->rank == LP_UNKNOWN_I64)
         launcher = "dask";
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !launcher; i++)
-        if (text_of(launchers[i].variable))
+        if (text_of(values[launchers[i].variable]))
             launcher = launchers[i].name;
     if (!launcher && id->rank != LP_UNKNOWN_I64 && id->world_size != LP_UNKNOWN_I64)
         launcher = "torchrun"; /* RANK and WORLD_SIZE are torch's convention */
@@ -231,23 +276,36 @@ static int64_t count_cores(int64_t threads)
     return cores ? cores : LP_UNKNOWN_I64;
 }
 
-/* sched_getaffinity with a mask that the kernel may find too small. */
+/* Bits of the first `bytes` of a mask; the kernel says how many it has stored. */
+static int64_t count_bits(const unsigned long *mask, long bytes)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < (size_t)bytes / sizeof *mask; i++)
+        for (unsigned long left = mask[i]; left; left &= left - 1)
+            count++;
+    return count > 0 ? count : LP_UNKNOWN_I64;
+}
+
+/* sched_getaffinity with a mask that the kernel may find too small. On the stack first: a child copies no page of the heap. */
 static int64_t count_affinity(void)
 {
-    for (int cpus = 1024; cpus <= 65536; cpus *= 4) {
-        cpu_set_t *set = CPU_ALLOC((size_t)cpus);
-        size_t size = CPU_ALLOC_SIZE((size_t)cpus);
-        if (!set)
+    unsigned long few[1024 / (8 * sizeof(unsigned long))], *mask = few;
+    int64_t count = LP_UNKNOWN_I64;
+
+    for (size_t size = sizeof few; size <= 65536 / 8; size *= 4) {
+        if (size > sizeof few && !(mask = malloc(size)))
             break;
-        int rc = sched_getaffinity(0, size, set);
-        int count = rc == 0 ? CPU_COUNT_S(size, set) : 0;
-        CPU_FREE(set);
-        if (rc == 0)
-            return count > 0 ? count : LP_UNKNOWN_I64;
-        if (errno != EINVAL)
+        long bytes = syscall(SYS_sched_getaffinity, 0, size, mask);
+        int reason = errno;
+        if (bytes > 0)
+            count = count_bits(mask, bytes);
+        if (mask != few)
+            free(mask);
+        if (bytes > 0 || reason != EINVAL)
             break;
     }
-    return LP_UNKNOWN_I64;
+    return count;
 }
 
 static void describe_hardware(lp_hardware *hardware)

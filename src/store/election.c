@@ -53,6 +53,15 @@ void lp_election_name(char out[LP_ELECTION_ROOM], uint64_t run_dir_dev, uint64_t
     errno = saved;
 }
 
+/* `text` is terminated. */
+static bool is_signature(const char *text, int64_t *pid, int64_t *start)
+{
+    const char *at = text + sizeof SIGNATURE - 1;
+
+    return strncmp(text, SIGNATURE, sizeof SIGNATURE - 1) == 0 && lp_digits_read(&at, pid) && *at++ == ' ' &&
+           lp_digits_read(&at, start);
+}
+
 /* Has its signer died, or its starter before it could sign? The namespaces are this process's: they are in the name. */
 static bool is_stray(int fd)
 {
@@ -65,9 +74,7 @@ static bool is_stray(int fd)
     if (!lp__read_at(fd, text, sizeof text - 1, 0, &got))
         return false;
     text[got] = '\0';
-    const char *at = text + sizeof SIGNATURE - 1;
-    if (strncmp(text, SIGNATURE, sizeof SIGNATURE - 1) == 0 && lp_digits_read(&at, &pid) && *at++ == ' ' &&
-        lp_digits_read(&at, &start))
+    if (is_signature(text, &pid, &start))
         return !lp_describe_pid_runs(pid, start);
     clock_gettime(CLOCK_REALTIME, &now);
     return fstat(fd, &st) == 0 && now.tv_sec - st.st_mtim.tv_sec > STARTING_S;
@@ -86,6 +93,23 @@ bool lp_election_is_held(int dirfd, const char *name)
     }
     errno = saved;
     return held;
+}
+
+bool lp_election_seems_held(int dirfd, const char *name)
+{
+    char text[128];
+    int64_t pid = 0, start = 0;
+    int saved = errno, fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    ssize_t got = -1;
+
+    if (fd >= 0) {
+        got = pread(fd, text, sizeof text - 1, 0);
+        close(fd);
+    }
+    text[got > 0 ? got : 0] = '\0';
+    bool there = is_signature(text, &pid, &start) && !lp_describe_pid_is_gone(pid);
+    errno = saved;
+    return there || (fd >= 0 && lp_election_is_held(dirfd, name));
 }
 
 bool lp_election_is_ours(int dirfd, const char *name, int fd)

@@ -22,6 +22,9 @@ void lp_election_name_in(char out[LP_ELECTION_ROOM], uint64_t pid_ns, uint64_t m
                          uint64_t run_dir_dev, uint64_t run_dir_ino);
 /* true: a living collector has signed the file, or somebody is just starting one. The lock is not touched. */
 bool lp_election_is_held(int dirfd, const char *name);
+/* The same in a third of the time: a process of the signed pid is there, be it a zombie or one that got the pid since. For who
+ * asks again (a forked child, whose parent has asked, and who asks when a snapshot is overdue). */
+bool lp_election_seems_held(int dirfd, const char *name);
 /* Descriptor that holds the lock, of the file that has the name now; owned by the caller, who must sign or close it. -1: errno,
  * EWOULDBLOCK when another holds it. A lock that outlived its collector (a forked child had got a copy of the descriptor)
  * is left to the dead: the file is replaced. Only system calls, so that a child that shares its parent's memory may call it. */

@@ -235,9 +235,8 @@ static lp_status read_thread(reader *r, uint64_t at, uint64_t room)
 /* ---- the file -------------------------------------------------------------------------------------------------------- */
 
 /* Threads first: their open frames are added to the cells, wherever these stand. */
-static lp_status walk(reader *r, bool threads)
+static lp_status walk(reader *r, uint64_t at, bool threads)
 {
-    uint64_t at = LP_SEG_HEADER;
     lp_status status = LP_OK;
 
     while (status == LP_OK && at + sizeof(lp_seg_block) <= r->image->size) {
@@ -287,9 +286,9 @@ lp_status lp_line_figures_read(int fd, const char *name, lp_line_figures **figur
         r.mult = lp_clock_mult(&header.clock.start, &now, header.clock.mult);
     }
     if (status == LP_OK)
-        status = walk(&r, true);
+        status = walk(&r, header.header_size, true);
     if (status == LP_OK)
-        status = walk(&r, false);
+        status = walk(&r, header.header_size, false);
     lp__image_free(&image);
     if (status != LP_OK) {
         lp_line_figures_free(out);

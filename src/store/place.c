@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/layout.h"
+#include "core/wiped.h"
 #include "store/election.h"
 #include "store/files.h"
 #include "store/folders.h"
@@ -160,7 +161,7 @@ int lp_place_again(const char *path)
     struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
     struct stat st;
     fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
-    if (fd >= 0 && (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 077) != 0 || st.st_nlink == 0)) {
+    if (fd >= 0 && (lp__fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 077) != 0 || st.st_nlink == 0)) {
         close(fd);
         fd = -1;
     }

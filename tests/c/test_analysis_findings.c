@@ -142,6 +142,32 @@ static void blocked(void)
         CHECK(strstr(words.advice, "Make actor faster") != NULL);
     }
     end(&s);
+    start(&s); /* the other one would work, and has no CPU */
+    s.workers[s.count++] = one_phase("learner", 1, "queue_get", 100.0, 0.02, 0.0);
+    s.workers[s.count++] = one_phase("actor", 2, "play", 100.0, 0.10, 0.90);
+    derive(&s);
+    CHECK_EQ(s.report->finding_count, 2u);
+    for (uint32_t i = 0; i < s.report->finding_count; i++) {
+        if (s.report->findings[i].kind != LP_FINDING_BLOCKED)
+            continue;
+        lp_finding_say(s.report, &s.report->findings[i], true, &words);
+        CHECK_STR(words.detail,
+                  "While learner waits there, actor is at work: on a CPU for 10% of its time, ready for one "
+                  "that was not free for 90%.");
+        CHECK_STR(words.advice, "Give actor CPUs, or make it need fewer: learner cannot be faster.");
+    }
+    end(&s);
+    start(&s); /* who waits, too */
+    s.workers[s.count++] = one_phase("learner", 1, "queue_get", 100.0, 0.02, 0.0);
+    s.workers[s.count++] = one_phase("actor", 2, "play", 100.0, 0.30, 0.10);
+    derive(&s);
+    CHECK(s.report->finding_count > 0);
+    for (uint32_t i = 0; i < s.report->finding_count; i++) {
+        lp_finding_say(s.report, &s.report->findings[i], true, &words);
+        if (strcmp(words.anchor, "queue_get") == 0)
+            CHECK(strstr(words.detail, "No other role of this run is busy meanwhile") != NULL);
+    }
+    end(&s);
     start(&s); /* 49 % blocked */
     s.workers[s.count++] = one_phase("learner", 1, "queue_get", 100.0, 0.51, 0.0);
     derive(&s);

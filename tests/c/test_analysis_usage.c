@@ -12,7 +12,7 @@
 #define MONO_START (5000ull * SECOND)
 
 static char folder[64];
-static double first_row_s = 1.0;
+static double first_row_s = 1.0, spacing_s = 1.0;
 static double set_at_s = 1e9, set_by_s; /* the time of day is set by so much at that moment */
 static bool uses_torch;
 
@@ -43,7 +43,8 @@ static lp_sample row_at(double at)
 
 static lp_sample_head head_of(lp_series series, const lp_worker *worker)
 {
-    return (lp_sample_head){.series = series, .id = &worker->id, .interval_ns = SECOND, .collector_pid = 77};
+    return (lp_sample_head){
+        .series = series, .id = &worker->id, .interval_ns = (uint64_t)(spacing_s * SECOND), .collector_pid = 77};
 }
 
 static void save(lp_series series, const lp_worker *worker, const lp_buffer *bytes)
@@ -67,13 +68,13 @@ static void save(lp_series series, const lp_worker *worker, const lp_buffer *byt
 static void write_process(const lp_worker *worker, double cores, double rss, double growth, unsigned skip_from,
                           unsigned skip_to)
 {
-    lp_sample_writer *writer = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS, 0, SECOND));
+    lp_sample_writer *writer = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS, 0, (uint64_t)(spacing_s * SECOND)));
     uint32_t top = lp_sample_writer_path(writer, 0, made_str("iteration"));
     uint32_t expand = lp_sample_writer_path(writer, top, made_str("expand"));
     lp_buffer bytes = {0};
 
     for (unsigned k = 0; k < ROWS; k++) {
-        lp_sample row = row_at(first_row_s + k);
+        lp_sample row = row_at(first_row_s + k * spacing_s);
         lp_sample_set(&row, LP_COLUMN_CPU, 300000 + (int64_t)(k * cores * 1e6));
         lp_sample_set(&row, LP_COLUMN_RSS, (int64_t)((rss + (k / 2) * growth) / 1024));
         lp_sample_miss(&row, LP_COLUMN_PSS, LP_REASON_DENIED);
@@ -366,6 +367,27 @@ static void little_growth_is_no_finding(void) /* 0.3 MB a second: 15 MB in the s
     growth_case(0.6 * MB, 0.0, false, false);
 }
 
+/* Ten rows a second: a trend of 5 s has as many points as one of 50 s at one a second. */
+static void a_short_run_has_a_trend(void)
+{
+    lp_worker *worker = made_worker("actor", "node07", 51);
+    lp_usage *usage = NULL;
+
+    spacing_s = 0.1;
+    make_folder(folder);
+    write_process(worker, 0.5, 100 * MB, 2 * MB, 0, 0);
+    lp_run *run = make_run(&worker, 1);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_NEAR(usage->processes[0].rss.slope, 10 * MB, 0.5 * MB); /* a stair of 0.2 s, fitted over 5 s */
+    CHECK_NEAR(usage->processes[0].rss.late_slope, 10 * MB, 0.5 * MB);
+    CHECK(usage->processes[0].rss.late_error < 1 * MB);
+    lp_usage_free(usage);
+    lp_run_free(run);
+    lp_worker_free(worker);
+    remove_folder(folder);
+    spacing_s = 1.0;
+}
+
 static void throttling_is_found(void)
 {
     growth_case(0.0, 0.4, false, true);
@@ -413,6 +435,7 @@ int main(void)
     RUN(growth_is_found);
     RUN(a_healthy_run_is_silent);
     RUN(little_growth_is_no_finding);
+    RUN(a_short_run_has_a_trend);
     RUN(throttling_is_found);
     RUN(little_throttling_is_no_finding);
     RUN(a_torn_file_keeps_its_beginning);

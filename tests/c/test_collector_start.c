@@ -1,11 +1,14 @@
 /* Starting a collector from a process that must not notice: its children, signals, errno, stack of the other threads. The collector is
  * the real one; the recorder is that of recording.h. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -172,6 +175,56 @@ static void the_program_sees_nothing(void)
     remove_folder(folder);
 }
 
+/* A signal that comes to the child between its start and its own first step: `clone` of the start goes through here. */
+typedef struct begun {
+    int (*runs)(void *);
+    void *argument;
+} begun;
+static bool to_be_signalled;
+static int signalled;
+
+static int take_a_signal(void *argument)
+{
+    const begun *b = argument;
+
+    syscall(SYS_kill, syscall(SYS_getpid), SIGUSR1);
+    signalled++;
+    return b->runs(b->argument);
+}
+
+int clone(int (*runs)(void *), void *stack, int flags, void *argument, ...)
+{
+    static begun b;
+    int (*real)(int (*)(void *), void *, int, void *, ...);
+
+    *(void **)(void *)&real = dlsym(RTLD_NEXT, "clone");
+    if (!to_be_signalled)
+        return real(runs, stack, flags, argument);
+    to_be_signalled = false;
+    b = (begun){runs, argument};
+    return real(take_a_signal, stack, flags, &b);
+}
+
+/* The child shares the program's memory: a handler that ran there would store into it. */
+static void no_handler_runs_in_the_child(void)
+{
+    struct sigaction action = {.sa_handler = count_signal}, before;
+
+    begin();
+    signals = 0;
+    sigaction(SIGUSR1, &action, &before);
+    to_be_signalled = true;
+    CHECK_EQ(lp_collector_ensure(&request, NULL), LP_OK);
+    CHECK_EQ(signalled, 1);
+    CHECK_EQ(signals, 0);
+    raise(SIGUSR1);
+    CHECK_EQ(signals, 1); /* and the program's own still come */
+    CHECK(comes_true(is_over));
+    sigaction(SIGUSR1, &before, NULL);
+    signals = 0;
+    remove_folder(folder);
+}
+
 static void what_cannot_be_started_is_said_quietly(void)
 {
     lp_error error = {0};
@@ -298,6 +351,7 @@ int main(void)
     RUN(it_runs_while_somebody_records);
     RUN(it_leaves_when_nobody_records);
     RUN(the_program_sees_nothing);
+    RUN(no_handler_runs_in_the_child);
     RUN(what_cannot_be_started_is_said_quietly);
     RUN(threads_start_one);
     RUN(a_subreaper_does_not_see_it_either);

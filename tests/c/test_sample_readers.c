@@ -166,6 +166,20 @@ static void zombies_and_ended_leaders(void)
     CHECK_EQ(s.reason[LP_COLUMN_RSS], LP_REASON_GONE);
     CHECK_EQ(s.reason[LP_COLUMN_RSS_PEAK], LP_REASON_GONE);
     lp_process_close(&p);
+    /* on its way out: a state as of one that runs, but its memory is gone, and that is no size of 0 */
+    put_process('R', 1);
+    put("proc/42/status", "Name:\ta\nvoluntary_ctxt_switches:\t11\nnonvoluntary_ctxt_switches:\t5\n");
+    put("proc/42/statm", "0 0 0 0 0 0 0\n");
+    REQUIRE(lp_process_open(&p, root, 42, 777, false) == LP_REASON_NONE);
+    lp_sample_init(&s);
+    CHECK_EQ(lp_process_sample(&p, &s, &budget), LP_REASON_NONE);
+    CHECK_EQ(s.value[LP_COLUMN_CPU], 1500000);
+    for (unsigned i = 0; i < 3; i++) {
+        static const lp_column gone[] = {LP_COLUMN_RSS, LP_COLUMN_RSS_PEAK, LP_COLUMN_SWAP};
+        CHECK_EQ(s.value[gone[i]], LP_UNKNOWN_I64);
+        CHECK_EQ(s.reason[gone[i]], LP_REASON_GONE);
+    }
+    lp_process_close(&p);
     /* its first thread has ended, another runs: memory through that one */
     put_process('Z', 2);
     put("proc/42/task/43/statm", "9000 1000 800 1 0 3000 0\n");

@@ -35,10 +35,14 @@ static void one_is_elected(void)
     REQUIRE(first >= 0);
     CHECK(lp_election_is_ours(dir, name, first));
     CHECK(!lp_election_is_held(dir, name)); /* not signed yet: whoever looks asks the lock */
+    CHECK(!lp_election_seems_held(dir, name));
     CHECK_EQ(lp_election_take(dir, name), -1);
     CHECK_EQ(errno, EWOULDBLOCK);
     CHECK(lp_election_sign(first));
     CHECK(lp_election_is_held(dir, name));
+    errno = 99;
+    CHECK(lp_election_seems_held(dir, name));
+    CHECK_EQ(errno, 99);
     CHECK_EQ(lp_election_take(dir, name), -1);
     close(first);
     int second = lp_election_take(dir, name); /* free again: its signature is gone with it */
@@ -120,10 +124,15 @@ static void the_dead_do_not_keep_it(void)
     kill(pid, SIGKILL);
     siginfo_t info;
     waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
-    CHECK(!lp_election_is_held(dir, name)); /* although it is a zombie still, and its pid is taken */
+    CHECK(!lp_election_is_held(dir, name));   /* although it is a zombie still, and its pid is taken */
+    CHECK(lp_election_seems_held(dir, name)); /* the quick look is told by the pid */
     int taken = lp_election_take(dir, name);
     CHECK(taken >= 0);
     CHECK(!lp_election_is_ours(dir, name, stray));
+    CHECK(pwrite(taken, "lineprofiler collector 1 x", 26, 0) == 26);
+    CHECK_EQ(lp_election_seems_held(dir, name), lp_election_is_held(dir, name)); /* no signature: the other look */
+    CHECK(lp_election_sign(taken));
+    CHECK(lp_election_seems_held(dir, name));
     waitpid(pid, NULL, 0);
     close(taken);
     close(stray);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -14,6 +15,26 @@
 
 static char folder[64];
 #define STEM "w_20260813T224100-471c94_1542_01234567"
+
+/* A file server whose answer gets lost: what the next rename says, after it was done or without having done anything. */
+static struct {
+    int reason; /* errno, 0: as it is */
+    bool done;
+} lost_answer;
+
+int renameat(int from, const char *old, int to, const char *new)
+{
+    int reason = lost_answer.reason;
+    bool does = reason == 0 || lost_answer.done;
+    int rc = does ? (int)syscall(SYS_renameat2, from, old, to, new, 0u) : -1;
+
+    lost_answer.reason = 0;
+    if (reason) {
+        errno = reason;
+        rc = -1;
+    }
+    return rc;
+}
 
 static void names_and_generations(void)
 {
@@ -118,6 +139,38 @@ static void failures_leave_nothing_and_say_why(void)
     }
     waitpid(child, &code, 0);
     CHECK_EQ(WEXITSTATUS(code), 0);
+    lp_worker_free(w);
+}
+
+/* NFS: the server has renamed, its answer got lost, the client asks again and is told that there is no such file. */
+static void a_rename_that_was_done_is_no_failure(void)
+{
+    lp_worker *w = build_worker();
+    lp_error error;
+    struct stat before, after;
+    const char *run = text("%s/nfs", folder);
+    char workers[256], target[320];
+    snprintf(workers, sizeof workers, "%s/workers/node07", run);
+    snprintf(target, sizeof target, "%s/" STEM ".2.snap", workers);
+    w->final = false;
+    w->generation = 1;
+    CHECK_EQ(lp_snapshot_write(text("%s/nfs", folder), w, true, &error), LP_OK);
+    w->generation = 2;
+    lost_answer.reason = ENOENT;
+    lost_answer.done = true;
+    CHECK_EQ(lp_snapshot_write(text("%s/nfs", folder), w, true, &error), LP_OK);
+    CHECK_EQ(lost_answer.reason, 0);
+    CHECK_EQ(stat(target, &before), 0);
+    CHECK_EQ(count_files(workers), 1); /* and what it replaces is gone */
+
+    /* Not done, and a file of that name is there: an older one, which says nothing of this one. */
+    lost_answer.reason = EIO;
+    lost_answer.done = false;
+    CHECK(lp_snapshot_write(text("%s/nfs", folder), w, true, &error) != LP_OK);
+    CHECK_EQ(error.sys, EIO);
+    CHECK_EQ(count_files(workers), 1); /* no half-written one stays */
+    CHECK_EQ(stat(target, &after), 0);
+    CHECK_EQ(after.st_ino, before.st_ino);
     lp_worker_free(w);
 }
 
@@ -254,6 +307,7 @@ int main(void)
     RUN(names_and_generations);
     RUN(hosts_become_safe_names);
     RUN(failures_leave_nothing_and_say_why);
+    RUN(a_rename_that_was_done_is_no_failure);
     RUN(what_is_written_is_read);
     RUN(a_long_command_line_is_listed);
     RUN(writers_at_once_do_not_disturb);

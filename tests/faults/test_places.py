@@ -57,7 +57,7 @@ PLACES = {
         mount --bind /dev/urandom dev/urandom && mount --rbind dev /dev
     """,
     "read-only": "mount -t tmpfs -o ro tmpfs /dev/shm",
-    "32 KB": "mount -t tmpfs -o size=32k tmpfs /dev/shm",
+    "24 KB": "mount -t tmpfs -o size=24k tmpfs /dev/shm",
     "64 KB": "mount -t tmpfs -o size=64k tmpfs /dev/shm",
     "full": "mount -t tmpfs -o size=1m tmpfs /dev/shm && dd if=/dev/zero of=/dev/shm/fill bs=64k 2> dd.txt; true",
     "out of files": "mount -t tmpfs -o nr_inodes=2 tmpfs /dev/shm",
@@ -83,7 +83,7 @@ def test_shared_memory_refuses(stage: Stage, what: str) -> None:
     report = document(stage, "report.json")
     assert report.counters() == {"a:n": 2000}
     private = len(report.caveats["private_memory"])
-    assert private in {"64 KB": (0,), "32 KB": (1, 2)}.get(what, (3,)), "a small segment takes 16 KB"
+    assert private in {"64 KB": (0,), "24 KB": (1, 2)}.get(what, (3,)), "a small segment takes 12 KB"
     killed = [w for w in report.workers if w["state"] != "closed"]
     assert len(killed) == 1
     if killed[0]["segment_place"] == "private memory":

@@ -127,6 +127,8 @@ def test_programs_that_are_not_there(tmp_path: Path, words: tuple[str, ...]) -> 
         (("--top", "many", "x.py"), "--top: invalid int value: 'many'"),
         (("-u", "0", "x.py"), "--unit must be more than 0 seconds"),
         (("-s", "none.py", "x.py"), "none.py: no such file"),
+        (("-o", ".", "x.py"), ".: is a folder"),
+        (("--html", ".", "x.py"), ".: is a folder"),
         (("-i", "1", "x.py"), "--output-interval needs a file to write: -o FILE"),
         (("-l", "-i", "0", "x.py"), "--output-interval must be more than 0 seconds"),
         (("--config", "none.toml", "x.py"), "none.toml: No such file or directory"),
@@ -374,6 +376,18 @@ def test_chosen_modules_functions_and_paths(tmp_path: Path, target: str, found: 
     names = set(figures(tmp_path, "-p", target, "prog.py"))
     assert {n for n in names if not n.startswith("<module>") and n not in ("T", "Kind")} == found - {"<module>"}
     assert ("<module>" in names) >= ("<module>" in found)
+
+
+def test_an_empty_module_has_no_line_of_number_0(tmp_path: Path) -> None:
+    project(tmp_path, prog="import pkg.mod\n", killed="import pkg.mod, os\nos._exit(0)\n", pkg__mod="x = 1\n")
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    for name in ("prog.py", "killed.py"):
+        lineprofiler("run", "-q", "-o", "out.lprof", name, cwd=tmp_path).expect()
+        timings = load_stats(tmp_path / "out.lprof").timings
+        files = {Path(key[0]).name: [row[0] for row in rows] for key, rows in timings.items()}
+        # 3.11 and 3.12 say that line 0 of it runs, 3.10 and 3.13 that line 1 does.
+        assert files.pop("__init__.py", []) in ([], [1])
+        assert files == {name: [1] if name == "prog.py" else [1, 2], "mod.py": [1]}
 
 
 def test_targets_are_taken_back_and_found_by_imports(tmp_path: Path) -> None:

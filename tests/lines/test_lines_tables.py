@@ -120,7 +120,7 @@ REGIONS = f"""\
 {"=" * 130}
 Region: select  —  5000.0 µs, 50.0% of profiled time, 2 entries, 2500.0 µs each
 {"=" * 130}
-File::Function{" " * 37}Line   Hits       Time (µs)     Per Hit (µs)   % Region Line Content
+File::Function{" " * 37}Line   Hits       Time (µs)     Per Hit (µs)   % Region  Line Content
 {"-" * 130}
 /srv/app/example.py::other{" " * 25}9      3          2.3           0.8            0.0          return 1
 
@@ -167,6 +167,15 @@ def test_table_of_line_profiler(profile: Profile) -> None:
     assert printed(tables.print_line_profiler, profile, summarize=True) == THEIRS
     text = printed(tables.print_line_profiler, profile, sort=True, details=False, summarize=True)
     assert [line.split()[-1] for line in text.splitlines()[2:]] == ["other", "slow"]
+
+
+def test_the_end_of_a_visit_is_shown_if_it_took_time(profile: Profile) -> None:
+    function = next(iter(profile.functions.values()))
+    function.lines[7] = Line(0, 1, 2_000, 2_000)  # of 10.5 ms
+    assert "\n7 " not in printed(tables.print_functions, profile, min_time_us=0, top_n_lines=None, sort_by="line")
+    function.lines[7] = Line(0, 1, 20_000, 20_000)
+    text = printed(tables.print_functions, profile, min_time_us=0, top_n_lines=None, sort_by="line")
+    assert "\n7        0          20.0            0.0             0.2" in text
 
 
 def test_units_keep_three_digits(profile: Profile) -> None:
@@ -228,6 +237,17 @@ Own cost is subtracted: 31 ± 2 ns a line.
 
 def test_listing(profile: Profile) -> None:
     assert listing.render(profile, listing.Layout()) == LISTING
+
+
+def test_a_lambda_among_the_hottest_lines_is_told_from_its_function(profile: Profile) -> None:
+    inner = Function(FunctionKey(PATH, "slow.<locals>.<lambda>#2", 4))
+    inner.lines = {4: Line(1, 1, 900, 900)}
+    profile.functions[inner.key] = inner
+    text = listing.render(profile, listing.Layout(), functions=False)
+    assert [line.split("example.py:")[1].split()[:2] for line in text.splitlines() if "total += i * i" in line] == [
+        ["4", "total"],
+        ["4", "<lambda>#2"],
+    ]
 
 
 def test_listing_folds_what_is_cold() -> None:

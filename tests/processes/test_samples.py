@@ -15,6 +15,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import controlgroups
 import pytest
 from injection import compiled, preloaded
 from lpsamples import Samples, read
@@ -408,6 +409,28 @@ def test_no_samples_when_not_wanted(stage: Stage) -> None:
     assert stage.samples() == stage.samples("host") == []
 
 
+@pytest.mark.parametrize(("intervals", "count"), [("None, None", 0), ("30.0, None", 1), ("None, 1.0", 1)])
+def test_a_collector_only_where_it_has_work(stage: Stage, intervals: str, count: int) -> None:
+    """Neither periodic snapshots nor samples: no process beside the program, where else there is one."""
+    program = stage.start(
+        f"""
+        import sys
+        from lineprofiler.accounting import Profiler
+
+        snapshots, samples = {intervals}
+        with Profiler("run", snapshot_interval_s=snapshots, sample_interval_s=samples) as profiler, profiler.phase("a"):
+            print(flush=True)
+            sys.stdin.readline()
+        """
+    )
+    assert program.stdout is not None
+    program.stdout.readline()
+    if count:
+        wait_for(stage.collectors, "a collector")
+    assert len(stage.collectors()) == count
+    program.communicate("\n", 60)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
 def test_a_program_that_is_not_dumpable(stage: Stage) -> None:
     """Its I/O is not for a collector to read that is not root: `n/a` with that reason, and the rest goes on."""
@@ -438,7 +461,10 @@ def test_a_program_that_is_not_dumpable(stage: Stage) -> None:
     assert seen.known("read_chars")
     assert None in seen.column("read_chars")
     assert None not in seen.column("cpu")
-    assert None not in seen.column("rss")
+    *before, last = seen.column("rss")
+    assert None not in before
+    assert 0 not in [*before, last]
+    assert last is not None or seen.reason("rss") == "the process had ended"  # it may have, when that row was taken
 
 
 def test_main_thread_that_ended(stage: Stage) -> None:
@@ -539,20 +565,13 @@ def test_dump_of_a_file_that_is_being_written(stage: Stage) -> None:
     assert rows >= 5
 
 
-V1 = Path("/sys/fs/cgroup")
 NEEDED = ("cpu/cpu.cfs_quota_us", "cpuacct/cpuacct.usage", "memory/memory.usage_in_bytes")
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not all((V1 / name).exists() for name in NEEDED),
-    reason="needs root and control groups of version 1",
-)
+@pytest.mark.skipif(not controlgroups.are_there(*NEEDED), reason="needs root and control groups of version 1")
 def test_a_real_control_group_with_limits(stage: Stage) -> None:
     """A twentieth of a CPU and 600 MB: the limits, that they bite, and how much was used."""
-    groups = [V1 / name.split("/")[0] / f"lptest-{os.getpid()}" for name in NEEDED]
-    for group in groups:
-        group.mkdir(exist_ok=True)
-    try:
+    with controlgroups.control_groups("cpu", "cpuacct", "memory") as groups:
         (groups[0] / "cpu.cfs_quota_us").write_text("5000")
         (groups[2] / "memory.limit_in_bytes").write_text(str(600 << 20))
         enter = f"""
@@ -573,9 +592,6 @@ def test_a_real_control_group_with_limits(stage: Stage) -> None:
         assert host.known("cgroup_throttled", "host")[-1] / 1e6 >= 0.2
         # All that ran in it: the program, and the collector to its end.
         assert 0.2 <= host.known("cgroup_cpu", "host")[-1] / 1e6 <= used
-    finally:
-        for group in groups:
-            group.rmdir()
 
 
 def is_ending(pid: int) -> bool:

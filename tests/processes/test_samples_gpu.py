@@ -5,8 +5,6 @@ AMD's sysfs and the readers of /proc have synthetic trees in tests/c/test_sample
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ from pathlib import Path
 import pytest
 from lpsamples import Samples, read
 from lpstage import Stage, private_mounts
-from lptest import ROOT
+from nvml import Library
 
 PROGRAM = """
     import sys
@@ -26,17 +24,6 @@ PROGRAM = """
 """
 
 NAMES = ("busy", "memory_busy", "memory_used", "memory_total", "power", "temperature", "ours_busy", "ours_memory")
-
-
-@dataclass
-class Library:
-    folder: Path
-    control: Path
-
-    def says(self, *lines: str) -> None:
-        fresh = self.control.with_suffix(".new")
-        fresh.write_text("".join(line + "\n" for line in lines))
-        fresh.rename(self.control)
 
 
 @dataclass
@@ -56,24 +43,6 @@ class Seen:
                     found.append({n: (batch.columns[n][row], batch.reasons.get(n, "")) for n in NAMES})
         assert found, "no row in a step"
         return found
-
-
-@pytest.fixture
-def library(tmp_path: Path) -> Library:
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    assert compiler, "a C compiler built this package"
-    control = tmp_path / "control"
-    folder = tmp_path / "lib"
-    folder.mkdir()
-    source = ROOT / "tests/support/nvml_standin.c"
-    target = folder / "libnvidia-ml.so.1"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-D_GNU_SOURCE", f'-DCONTROL="{control}"', "-o", str(target), str(source)],
-        check=True,
-    )
-    made = Library(folder, control)
-    made.says()
-    return made
 
 
 def watched(stage: Stage, library: Library, *steps: tuple[str, ...], seconds: float = 1.0) -> Seen:
@@ -183,11 +152,12 @@ def test_partitions_are_not_guessed(stage: Stage, library: Library) -> None:
 def test_no_library_is_no_gpu(stage: Stage) -> None:
     if Path("/dev/nvidiactl").exists() or list(Path("/sys/class/drm").glob("card*/device/mem_info_vram_total")):
         pytest.skip("this machine has a GPU")
-    stage.python(PROGRAM.replace("sys.stdin.readline()", "__import__('time').sleep(0.7)")).expect()
+    stage.python(PROGRAM.replace("sys.stdin.readline()", "__import__('time').sleep(1.2)")).expect()
     stage.settle()
     host = read(stage, stage.samples("host")[0])
     assert host.of("gpu") == []
     assert host.known("memory_total", "host")
+    assert "\nGPU none seen: no NVIDIA driver, no AMD device\n" in stage.command("report", "run").expect().stdout
 
 
 IN_A_CONTAINER = """

@@ -5,8 +5,9 @@
  *   devices 2
  *   mig 1
  *   pid 1234 512 40          a process that holds 512 MiB on device 0 and keeps 40 % of it busy
+ *   busy 90                  of device i: 90 + i %; without it 30 + i
  *
- * Device i is "Stand-in i": busy 30 + i %, 1000 MiB of 16384 used, 250 W, 55 C. */
+ * Device i is "Stand-in i": 1000 MiB of 16384 used, 250 W, 55 C. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -129,7 +130,7 @@ int nvmlDeviceGetName(void *device, char *name, unsigned size)
 int nvmlDeviceGetUtilizationRates(void *device, utilization *rates)
 {
     BEGIN;
-    rates->gpu = 30u + (unsigned)*(char *)device;
+    rates->gpu = number_of("busy", 30) + (unsigned)*(char *)device;
     rates->memory = 12;
     return 0;
 }

@@ -59,6 +59,8 @@ def figures(engine: LineEngine, names: dict[int, str], book: SourceBook, *, rows
         if keys[index].filename not in profile.sources:
             profile.sources[keys[index].filename] = book.get(codes[index].co_filename)
     for row in engine.lines() if rows is None else rows:
+        if row[1] < 1:
+            continue  # an empty module: Python says that its line 0 runs
         function = profile.function(keys[row[0]])
         line = {row[1]: Line(row[2], row[3], row[4], row[5], row[6])}
         add_lines(function.lines, line)

@@ -16,7 +16,7 @@ from typing import Any
 from lineprofiler.lines.model import Function, FunctionKey, Profile
 from lineprofiler.lines.screen import inert, uncertain
 from lineprofiler.lines.source import Source, definitions, last_line
-from lineprofiler.lines.tables import shown_path
+from lineprofiler.lines.tables import shown_path, without_name
 
 LONGEST_LINE = 2000
 """Characters of a source line that the page shows."""
@@ -95,6 +95,7 @@ def _function(profile: Profile, function: Function, root: Path | None) -> dict[s
         "name": inert(key.function_name),
         "file": inert(key.filename),
         "shown": inert(shown_path(key.filename, root)),
+        "kind": without_name(key.function_name),
         "short": inert(os.path.basename(key.filename) or key.filename),
         "first": key.first_line,
         "note": source.note,

@@ -12,7 +12,7 @@ from lineprofiler.lines import screen
 from lineprofiler.lines.model import Function, Line, Profile
 from lineprofiler.lines.screen import BOLD, DIM, RED, RESET, YELLOW, duration, inert, uncertain
 from lineprofiler.lines.source import last_line
-from lineprofiler.lines.tables import shown_path
+from lineprofiler.lines.tables import shown_path, without_name
 
 HOT, WARM = 20.0, 5.0
 """Percent of the function from which a line is red, or yellow."""
@@ -116,7 +116,7 @@ def _hottest(profile: Profile, layout: Layout) -> str:
     cells = []
     for f, n, line in rows:
         own = line.self_ns if profile.full else line.time_ns
-        place = f"{_short(f.key.filename, layout.root)}:{n}"
+        place = f"{_short(f.key.filename, layout.root)}:{n}{without_name(f.key.function_name)}"
         cells.append(
             (f"{_percent(own, whole):.1f}", duration(own, layout.unit_s), f"{line.hits:,}", place, (f, n, own))
         )

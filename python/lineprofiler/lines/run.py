@@ -174,6 +174,8 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
     for path in (given.output, given.html):
         if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise UsageError(f"{path}: no such folder")
+        if path is not None and os.path.isdir(path):
+            raise UsageError(f"{path}: is a folder")
 
 
 def _folder(live: str | None) -> str:

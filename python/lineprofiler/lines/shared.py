@@ -70,6 +70,8 @@ def from_segment(found: dict[str, Any], sources: dict[str, Source]) -> Profile:
         profile.function(key)
         profile.sources[key.filename] = sources[key.filename]
     for row in found["lines"]:
+        if row[1] < 1:
+            continue  # an empty module
         function = profile.function(keys[row[0]])
         line = {row[1]: Line(row[2], row[3], row[4], row[5], row[6])}
         add_lines(function.lines, line)

@@ -32,7 +32,11 @@ def print_functions(
         return
     shown = []
     for function in in_order(profile, sort_by):
-        rows = [(n, line) for n, line in lines_in_order(function.lines, sort_by) if line.time_ns >= min_time_us * 1000]
+        rows = [
+            (n, line)
+            for n, line in lines_in_order(function.lines, sort_by)
+            if line.time_ns >= min_time_us * 1000 and _is_shown(line, function.total_ns)
+        ]
         if rows or min_time_us <= 0:
             shown.append(_function(profile, function, rows[:top_n_lines]))
     emit("".join(shown) or NOTHING_ABOVE, stream)
@@ -59,6 +63,11 @@ def _function(profile: Profile, function: Function, rows: list[tuple[int, Line]]
 
 def _per_hit(line: Line) -> float:
     return line.time_ns / 1000 / line.hits if line.hits else 0.0
+
+
+def _is_shown(line: Line, whole: int) -> bool:
+    """Not the end of a visit that began before, as of the `with` that switches the profiler off, if it took nothing."""
+    return line.hits > 0 or _share(line.time_ns, whole) >= 0.05
 
 
 def _share(part: float, whole: float) -> float:
@@ -91,7 +100,7 @@ def _top_rows(profile: Profile, min_time_us: float, sort_by: str) -> list[tuple[
         (f, number, line)
         for f in in_order(profile, "line")
         for number, line in sorted(f.lines.items())
-        if line.time_ns >= min_time_us * 1000
+        if line.time_ns >= min_time_us * 1000 and _is_shown(line, f.total_ns)
     ]
     if sort_by == "time":
         rows.sort(key=lambda row: -row[2].time_ns)
@@ -117,6 +126,12 @@ def shown_path(filename: str, root: Path | None) -> str:
     return filename
 
 
+def without_name(function_name: str) -> str:
+    """Tells a lambda or a generator expression, behind its place, from the function around it; "" for others."""
+    last = function_name.rpartition(".")[2]
+    return f" {inert(last)}" if last.startswith("<") and function_name != "<module>" else ""
+
+
 def print_regions(
     regions: dict[str, tuple[int, int, Profile]],
     whole_ns: int,
@@ -138,7 +153,7 @@ def print_regions(
             f"{rule}Region: {inert(name)}  —  {us:.1f} µs, {_share(spent, whole_ns):.1f}% of profiled time, "
             f"{entries} entries, {us / entries if entries else 0.0:.1f} µs each\n{rule}"
         )
-        parts += [_GLOBAL_HEAD.format("% Region"), "-" * 130, "\n"]
+        parts += [_GLOBAL_HEAD.format("% Region "), "-" * 130, "\n"]
         rows = _top_rows(profile, min_time_us, "time")[:top_n]
         parts += [_top_row(profile, root, f, n, line, spent) for f, n, line in rows]
         parts.append("\n")

@@ -63,7 +63,7 @@ function hotspots() {
     make(row, "td", `${share.toFixed(1)} %`, `n ${heat(share)}`);
     make(row, "td", duration(spent(each.line)), "n");
     make(row, "td", count(each.line.hits), "n");
-    const link = make(make(row, "td"), "a", `${each.f.short}:${each.line.number}`);
+    const link = make(make(row, "td"), "a", `${each.f.short}:${each.line.number}${each.f.kind}`);
     link.href = `#${rowId(each.n, each.line.number)}`;
     link.addEventListener("click", (event) => { event.preventDefault(); go(each); });
     make(row, "td", each.line.text.trim(), "code");
