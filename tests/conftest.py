@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,15 @@ if "TESTS_SANITIZED" in os.environ:
     # greenlet copies stacks by memcpy, the address sanitizer's zones between our variables with them: it would be
     # reported. Tests of it in this process are skipped, each with a word.
     sys.modules["greenlet"] = None  # type: ignore[assignment]
+
+# A run in the background may have been started with these ignored; the programs of the tests would inherit that.
+for _number, _usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGQUIT, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 HERE = Path(__file__).parent
 # The same on every interpreter.

@@ -379,9 +379,12 @@ static void flag_others(const PyThreadState *self)
             flag_running(tstate, false);
 }
 
-/* Evaluates the frame with our trace function in, if `marked`, and out, if not, and puts everything back. */
+/* Evaluates the frame with our trace function in, if `marked`, and out, if not, and puts everything back. What a trace function calls
+ * has no events, ours or another's: the interpreter relies on it that such activations have no flag. */
 static inline PyObject *evaluate(PyThreadState *tstate, lpy_frame *frame, int throwing, bool marked)
 {
+    if (LP_UNLIKELY(tstate->tracing))
+        return state.next(tstate, frame, throwing);
     lpy_cframe *cframe = tstate->cframe;
     bool flagged = cframe->use_tracing;
     bool beside = others_trace(tstate);

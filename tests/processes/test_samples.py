@@ -17,7 +17,7 @@ from pathlib import Path
 
 import controlgroups
 import pytest
-from injection import compiled
+from injection import compiled, preloaded
 from lpsamples import Samples, read
 from lpstage import Stage, wait_for
 
@@ -633,7 +633,7 @@ def test_a_clock_that_is_set_in_mid_run(stage: Stage, clocks: Path) -> None:
     wait_for(lambda: not is_ending(first), "its end, and with it that of its lock")
     moved = stage.folder / "moved"
     moved.write_bytes(bytes(24))
-    env = stage.environment(LD_PRELOAD=str(clocks), LP_TEST_CLOCKS=str(moved))
+    env = stage.environment(LD_PRELOAD=preloaded(clocks), LP_TEST_CLOCKS=str(moved))
     second = subprocess.Popen([command[0], *command[2:4]], env=env)
     started = time.monotonic()
 

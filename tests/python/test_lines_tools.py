@@ -7,6 +7,7 @@ from types import CodeType
 
 import pytest
 from lineprograms import Running, hits, marked, near, program
+from lptest import run_python
 
 from lineprofiler._lineprofiler import LineEngine
 
@@ -123,6 +124,40 @@ def test_select_finds_functions_at_their_first_call() -> None:
     engine.stop()
     assert asked.count("refused") == 1
     assert engine.trouble == []
+
+
+def test_select_beside_greenlets() -> None:
+    """Where greenlets are, every frame is traced, but for those that `select` itself calls: a debug build of the
+    interpreter asserts that what runs inside of a trace function has no events."""
+    pytest.importorskip("greenlet")
+    done = run_python(
+        """
+        import greenlet
+        from lineprofiler._lineprofiler import LineEngine
+
+        def helper(code):
+            return code.co_name == "late"
+
+        def select(code):
+            return helper(code)
+
+        def late():
+            return 1
+
+        def early():
+            engine.start()
+            return late()
+
+        engine = LineEngine(select=select)
+        early()
+        late()
+        engine.stop()
+        assert [code.co_name for code in engine.codes()] == ["late"], engine.codes()
+        assert [row[2] for row in engine.lines()] == [2], engine.lines()
+        assert engine.trouble == [], engine.trouble
+        """
+    )
+    done.expect()
 
 
 def test_select_that_raises() -> None:
