@@ -205,7 +205,10 @@ def test_reader_of_its_output_does_not_wait(stage: Stage) -> None:
     ).expect()
     assert time.monotonic() - began < 3.5
     (pid,) = stage.collectors()
-    links = {int(e.name): os.readlink(e.path) for e in os.scandir(f"/proc/{pid}/fd")}
+    links = {}
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            links[int(entry.name)] = os.readlink(entry.path)
     assert [links[fd] for fd in range(3)] == ["/dev/null"] * 3
     assert not [link for link in links.values() if link.startswith("pipe:")]
     wait_for(lambda: not stage.collectors(), "the daemon ends, then the collector", 20)

@@ -70,7 +70,7 @@ LINE_CALLS = {
     "lines.get_stats()": 1_000,
     "lines.profile()": 1_000,
     "lines.region_stats()": 1_000,
-    "lines.print_stats(stream=nowhere)": 500,
+    "lines.print_stats(stream=nowhere)": 3_000,
     "line(amount); lines.clear()": 10_000,
 }
 CALLS |= LINE_CALLS
@@ -214,7 +214,9 @@ def test_nothing_is_kept(tmp_path: Path, statement: str) -> None:
     code = PROGRAM.format(statement=statement, rounds=rounds, lines=statement in LINE_CALLS)
     env = environment(LINEPROFILER_COLLECTOR="0", **memory_given_back())
     # 1 ms a round is a hundred times what they take.
-    done = run_python(code, tmp_path / "run", env=env, limit_s=LIMIT_S + rounds / 1000).expect()
+    # In a folder without settings: each opening of a file leaves some names in the interpreter's cache of methods,
+    # which has room for 4,096 and tells them by their address.
+    done = run_python(code, tmp_path / "run", cwd=tmp_path, env=env, limit_s=LIMIT_S + rounds / 1000).expect()
     blocks, resident, counts = ast.literal_eval(done.stdout.splitlines()[-1])
     assert counts == [0] * len(counts)
     assert blocks <= BLOCKS

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from lpstage import wait_for
 
 LIMIT_S = 60.0
 
@@ -173,6 +174,13 @@ def halted(thread: int) -> Iterator[Halted]:
 
 
 def thread_named(pid: int, name: str) -> int:
-    """The thread of that name of a process."""
-    (found,) = [int(t.name) for t in Path(f"/proc/{pid}/task").iterdir() if (t / "comm").read_text() == name + "\n"]
-    return found
+    """The thread of that name of a process, which may have begun just now: a thread names itself."""
+    found: list[int] = []
+
+    def is_there() -> bool:
+        found[:] = [int(t.name) for t in Path(f"/proc/{pid}/task").iterdir() if (t / "comm").read_text() == name + "\n"]
+        return bool(found)
+
+    wait_for(is_there, f"thread {name}", LIMIT_S)
+    (one,) = found
+    return one
