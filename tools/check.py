@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -34,18 +33,7 @@ def c_files() -> list[Path]:
 
 def step(name: str, command: list[object], env: dict[str, str]) -> bool:
     """Runs one check; output only if it fails."""
-    args = [str(c) for c in command]
-    done = subprocess.run(
-        args,
-        cwd=ROOT,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    done = envs.captured(command, env=env)
     say(f"  {'ok    ' if done.returncode == 0 else 'FAILED'} {name}")
     if done.returncode != 0:
         say("\n".join("    | " + line for line in done.stdout.splitlines()[-200:]))

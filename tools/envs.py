@@ -93,11 +93,12 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return env
 
 
-def run(command: list[object], what: str, cwd: Path = ROOT, env: dict[str, str] | None = None) -> str:
-    """Runs a step of a build; its output appears only when it fails."""
-    args = [str(c) for c in command]
-    done = subprocess.run(
-        args,
+def captured(
+    command: list[object], cwd: Path = ROOT, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end; what it wrote, to either stream, is its `stdout`."""
+    return subprocess.run(
+        [str(c) for c in command],
         cwd=cwd,
         env=env or clean_environment(),
         stdin=subprocess.DEVNULL,
@@ -107,8 +108,13 @@ def run(command: list[object], what: str, cwd: Path = ROOT, env: dict[str, str] 
         errors="replace",
         check=False,
     )
+
+
+def run(command: list[object], what: str, cwd: Path = ROOT, env: dict[str, str] | None = None) -> str:
+    """Runs a step of a build; its output appears only when it fails."""
+    done = captured(command, cwd, env)
     if done.returncode != 0:
-        raise SetupError(f"{what} failed ({' '.join(args)}, exit {done.returncode}):\n{done.stdout[-8000:]}")
+        raise SetupError(f"{what} failed ({' '.join(done.args)}, exit {done.returncode}):\n{done.stdout[-8000:]}")
     return done.stdout
 
 

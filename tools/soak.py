@@ -29,20 +29,10 @@ def leaks(rounds: int) -> run_tests.Result:
     result = run_tests.Result("leaks")
     with tempfile.TemporaryDirectory(prefix="lineprofiler-soak-") as folder:
         junit = Path(folder) / "leaks.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=3600"]
+        command: list[object] = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=3600"]
         command += [f"--junitxml={junit}", str(ROOT / "tests" / "python" / "test_leaks.py")]
         env = envs.clean_environment(LEAK_ROUNDS=str(rounds))
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        done = envs.captured(command, env=env)
         if junit.exists():
             run_tests.count_junit(result, junit)
     if done.returncode != 0:
