@@ -37,6 +37,11 @@ static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t am
     if (!session)
         Py_RETURN_NONE;
     Py_INCREF((PyObject *)recorder);
+    lpy_say_lost(session);
+    if (!lpy_session_of(recorder)) {
+        Py_DECREF((PyObject *)recorder);
+        Py_RETURN_NONE;
+    }
     uint32_t id = lpy_name_id(session, name, false, &pinned);
 
     if (!id && PyErr_Occurred()) {
@@ -60,6 +65,18 @@ static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t am
     Py_RETURN_NONE;
 }
 
+/* Nothing can be recorded here. */
+static __attribute__((noinline)) PyObject *count_nothing(RecorderObject *recorder)
+{
+    lpy_session *session = lpy_session_of(recorder);
+
+    Py_INCREF((PyObject *)recorder);
+    if (session)
+        lpy_say_lost(session);
+    Py_DECREF((PyObject *)recorder);
+    Py_RETURN_NONE;
+}
+
 static inline __attribute__((always_inline)) PyObject *count_amount(RecorderObject *recorder, PyObject *name,
                                                                     int64_t amount)
 {
@@ -69,7 +86,7 @@ static inline __attribute__((always_inline)) PyObject *count_amount(RecorderObje
         Py_RETURN_NONE; /* but what is wrong was wrong: a program must not break when it is switched on */
     lp_thread *th = lpy_thread(session->core, lpy_context());
     if (LP_UNLIKELY(!th))
-        Py_RETURN_NONE;
+        return count_nothing(recorder);
     lp_entry *around = lp_innermost(th);
     if (around && LP_UNLIKELY(around->flags & LP_ENTRY_SKIP) && around->node == 0)
         Py_RETURN_NONE;

@@ -61,6 +61,7 @@ typedef struct lpy_session {
     bool strict_names;
     bool folded_warned;
     pid_t loss_warned; /* in this process, 0 not yet */
+    bool loss_due;     /* a warning about it, with `error`, that must wait until no hook of the core runs */
     bool private;      /* scratch: never written, never listed */
     int cuda_sync;     /* -1 None, 0 False, 1 True */
     lp_worker *last;   /* own figures at close(); owned */

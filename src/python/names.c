@@ -285,6 +285,14 @@ void lpy_warn_lost(lpy_session *session, const char *why)
     PyErr_Restore(type, value, traceback);
 }
 
+void lpy_say_lost(lpy_session *session)
+{
+    if (!session->loss_due)
+        return;
+    session->loss_due = false;
+    lpy_warn_lost(session, session->error);
+}
+
 void lpy_warn_fold(lpy_session *session, lp_found how, const char *path)
 {
     if (session->folded_warned || how != LP_FOUND_FOLDED_PATH)

@@ -17,6 +17,9 @@ void lpy_name_path_below(const lp_thread *th, const lp_seg_node *parent, PyObjec
 /* One RuntimeWarning at the first path beyond the limit. Runs Python. */
 /* What a process of private memory records can be written nowhere: said once. Keeps the exception in flight. */
 void lpy_warn_lost(lpy_session *session, const char *why);
+/* The same, if it is due: what the hook that opens a segment has found. A warning runs Python, which may enter a phase, or let another
+ * thread do so, and they would wait for the hook to end. */
+void lpy_say_lost(lpy_session *session);
 void lpy_warn_fold(lpy_session *session, lp_found how, const char *path);
 /* In a forked child: what a thread of the parent held is nobody's. */
 void lpy_names_in_child(void);

@@ -203,6 +203,11 @@ static int enter_slow(PhaseObject *phase)
     lp_recorder *core = session->core;
     PyObject *context = lpy_context();
     lp_thread *th = lpy_thread(core, context);
+    if (LP_UNLIKELY(session->loss_due)) { /* that has opened a segment, or none */
+        lpy_say_lost(session);
+        context = lpy_context();
+        th = lpy_session_of(phase->owner) ? lpy_thread(core, context) : NULL;
+    }
     if (!th) {
         phase->missed++;
         return 0;

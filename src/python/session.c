@@ -201,8 +201,7 @@ static bool open_segment(void *user, lp_recorder *core)
         session->folder[0] = '\0';
     if (status != LP_OK) {
         note_error(session, &error);
-        if (forked)
-            lpy_warn_lost(session, error.text);
+        session->loss_due = forked; /* at a start it is said by who starts it */
         if (dirfd >= 0)
             close(dirfd);
         return false;
@@ -233,8 +232,10 @@ static bool open_segment(void *user, lp_recorder *core)
     /* What only this process can read is lost if it is killed before its first snapshot is due. So the report knows at least that it
      * lived, and that it had no shared memory. */
     if (core->segment.place == LP_PLACE_PRIVATE && !session->private &&
-        lpy_session_snapshot(session, false, false, &error) != LP_OK)
-        lpy_warn_lost(session, error.text);
+        lpy_session_snapshot(session, false, false, &error) != LP_OK) {
+        note_error(session, &error);
+        session->loss_due = true;
+    }
     ensure_collector(session, core->segment.place == LP_PLACE_SHARED ? dirfd : -1, forked);
     if (dirfd >= 0)
         close(dirfd);
@@ -645,6 +646,7 @@ lpy_session *lpy_session_open(PyObject *config)
         PyErr_Format(PyExc_MemoryError, "no memory for recording: %s", session->error);
         goto failed;
     }
+    lpy_say_lost(session);
     if (!session->private) {
         session->next = __atomic_load_n(&sessions, __ATOMIC_RELAXED);
         while (

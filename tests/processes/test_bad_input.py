@@ -332,6 +332,54 @@ def test_address_space_limit(stage: Stage, spare: int) -> None:
         assert stage.report().calls() == {"a": 1000, "a/b": 1000}
 
 
+@pytest.mark.parametrize("first", ["phase", "count", "phases in two threads"])
+def test_child_without_memory_for_a_segment(stage: Stage, first: str) -> None:
+    """It says so once and runs on, though who shows the warning enters a phase, and another thread does meanwhile."""
+    done = stage.python(
+        f"""
+        import os, resource, threading, time, warnings
+        from lineprofiler.accounting import Profiler
+
+        said = []
+        profiler = Profiler("run", role="r")
+
+        def show(message, *rest):
+            with profiler.phase("shown"):
+                time.sleep(0.2)
+            said.append(str(message))
+
+        def enter():
+            with profiler.phase("b"):
+                pass
+
+        warnings.showwarning = show
+        warnings.warn("once, for the memory that it takes")
+        with profiler.phase("a"):
+            profiler.count("n")
+        said.clear()
+        if os.fork() == 0:
+            room = bytearray(1 << 20)
+            other = threading.Thread(target=lambda: (time.sleep(0.1), enter()))
+            if {first!r} == "phases in two threads":
+                other.start()
+            resource.setrlimit(resource.RLIMIT_AS, (int(open("/proc/self/statm").read().split()[0]) * 4096,) * 2)
+            del room
+            if {first!r} == "count":
+                profiler.count("n")
+            else:
+                enter()
+            if {first!r} == "phases in two threads":
+                other.join()
+            print(len(said), "may be lost" in said[0], flush=True)
+            os._exit(0)
+        os.wait()
+        profiler.close()
+        """
+    ).expect()
+    assert done.stdout == "1 True\n"
+    assert stage.report().calls() == {"a": 1, "shown": 1}  # the child had nowhere to record
+
+
 SHM = {
     "missing": "{folder}/missing",
     "a file": "{folder}/file",
