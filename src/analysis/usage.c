@@ -17,7 +17,9 @@ typedef struct source { /* a sample file of this run */
     const lp_usage_rows *rows; /* borrowed; NULL: read the file */
     uint32_t host;             /* index into run->hosts */
     bool of_host;
-    uint32_t worker; /* index into run->workers; of a process */
+    uint32_t worker;        /* index into run->workers; of a process */
+    lp_str boot, collector; /* of a host's file: boot id, uuid of who wrote it */
+    int64_t since;          /* and when that started, clock ticks since boot */
     double interval_s;
 } source;
 
@@ -85,14 +87,30 @@ static lp_status classify(lp_usage *usage, const by_uuid *workers, lp_str path, 
     bool ours = lp__str_equal(id->run_id, run->run_id) && found.host != UINT32_MAX;
     if (ours && (found.of_host || worker)) {
         found.worker = worker ? worker->worker : 0;
+        if (found.of_host) {
+            found.boot = lp_arena_str(usage->arena, id->boot_id.data, id->boot_id.size);
+            found.collector = lp_arena_str(usage->arena, id->uuid.data, id->uuid.size);
+            found.since = id->pid_start;
+            status = found.boot.data && found.collector.data ? LP_OK : LP_E_MEMORY;
+        }
         list->at[list->count++] = found;
     }
     lp_samples_close(file);
     close(fd);
-    return LP_OK;
+    return status;
 }
 
-/* Host files first, since they tell of the devices; the files of one worker in the order of their numbers. */
+/* Collectors of one boot in the order in which they began: what one has told is not taken from the next. */
+static int collector_order(const source *x, const source *y)
+{
+    int order = lp__str_compare(x->boot, y->boot);
+
+    if (order == 0)
+        order = x->since == y->since ? 0 : x->since < y->since ? -1 : 1;
+    return order ? order : lp__str_compare(x->collector, y->collector);
+}
+
+/* Host files first, since they tell of the devices; the files of one writer in the order of their numbers. */
 static int source_order(const void *a, const void *b)
 {
     const source *x = a, *y = b;
@@ -103,6 +121,9 @@ static int source_order(const void *a, const void *b)
         return x->of_host ? -1 : 1;
     if (!x->of_host && x->worker != y->worker)
         return x->worker < y->worker ? -1 : 1;
+    int order = x->of_host ? collector_order(x, y) : 0;
+    if (order)
+        return order;
     if (x->path.size != y->path.size) /* ….9.samples comes before ….10.samples */
         return x->path.size < y->path.size ? -1 : 1;
     return strcmp(x->path.data, y->path.data);
@@ -136,10 +157,7 @@ static lp_status take_batch(const source *from, lp_usage_host *host, lp__usage_r
     switch (batch->series) {
     case LP_SERIES_PROCESS: return from->of_host ? LP_OK : lp__usage_process_batch(reading, file, batch);
     case LP_SERIES_PROCESS_GPU: /* read_devices has had it */ return LP_OK;
-    case LP_SERIES_HOST:
-        if (from->of_host)
-            lp__usage_host_batch(reading, host, batch);
-        return LP_OK;
+    case LP_SERIES_HOST: return from->of_host ? lp__usage_host_batch(reading, host, batch) : LP_OK;
     case LP_SERIES_GPU: return from->of_host ? lp__usage_gpu_batch(reading, host, batch) : LP_OK;
     }
     return LP_OK; /* a series of a later version */
@@ -291,8 +309,14 @@ static lp_status read_host(lp__usage *all, const source *list, uint32_t count, l
             lp__usage_process_begin(&reading, all, process);
         }
         while (status == LP_OK && end < count && list[end].of_host == of_host &&
-               (of_host || list[end].worker == list[i].worker))
-            status = read_source(all, &list[end++], host, &reading);
+               (of_host || list[end].worker == list[i].worker)) {
+            const source *next = &list[end], *last = end > 0 ? next - 1 : NULL;
+            bool boot = !last || !lp__str_equal(next->boot, last->boot);
+            if (of_host && (boot || !lp__str_equal(next->collector, last->collector)))
+                lp__usage_host_begin(all, host, boot);
+            status = read_source(all, next, host, &reading);
+            end++;
+        }
         if (!of_host) {
             lp__usage_process_end(&reading);
             if (process->rows > 0) {
@@ -449,6 +473,7 @@ static lp_status read_all(lp_usage *usage, const sources *list)
     if (status == LP_OK)
         derive(&all);
     free(all.slots);
+    free(all.groups);
     return status;
 }
 

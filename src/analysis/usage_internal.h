@@ -12,11 +12,23 @@ typedef struct lp__bins { /* one number a bin; owned by the usage's arena */
     double *cpu_s, *rss, *pss, *read, *write, *covered;
 } lp__bins;
 
+/* Up to where something of a host has been told. Collectors of several containers on one machine tell of the same time, so each
+ * moment is taken from the first. */
+typedef struct lp__told {
+    lp_column kind; /* the column that tells of which control group this is; LP_COLUMNS: the machine as a whole */
+    int64_t group;
+    bool started;
+    double mono_s; /* CLOCK_MONOTONIC of the last row */
+    int64_t before[LP_COLUMNS];
+} lp__told;
+
 typedef struct lp__device {                                           /* while its host's files are read */
     uint32_t gpu;                                                     /* index into usage->gpus */
     float *busy;                                                      /* percent by bin, -1: no row; owned */
     double busy_s, busy_time, ours_s, ours_time, power_s, power_time; /* value x seconds, and those seconds */
     double told_s, told_time; /* of our part in it, as the rows of the host have it */
+    double mono_s,
+        told_mono_s; /* CLOCK_MONOTONIC of the last row, and of the last that had our part; -1: none of this boot */
 } lp__device;
 
 typedef struct lp__usage {
@@ -31,11 +43,12 @@ typedef struct lp__usage {
     lp__bins run, host;
     lp__device devices[LP__USAGE_DEVICES];
     uint32_t device_count;
-    bool host_started; /* there was a batch of the host */
-    double host_mono_s;
-    int64_t host_before[LP_COLUMNS];
-    double affinity; /* CPUs that a process of the host may use, the most; NaN not known */
-    uint32_t *slots; /* hash of phases: index + 1, 0 empty; owned by malloc */
+    lp__told whole;
+    lp__told *groups; /* owned by malloc */
+    uint32_t group_count;
+    double own_cpu_s, ticks_missed; /* of the host's collectors before this one */
+    double affinity;                /* CPUs that a process of the host may use, the most; NaN not known */
+    uint32_t *slots;                /* hash of phases: index + 1, 0 empty; owned by malloc */
     uint32_t slot_count;
 } lp__usage;
 
@@ -68,7 +81,9 @@ lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *
 void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_batch *batch);
 void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usage_process *process);
 void lp__usage_process_end(lp__usage_reading *reading);
-void lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch);
+/* Before a host's files of another collector, or of another boot. */
+void lp__usage_host_begin(lp__usage *all, const lp_usage_host *host, bool boot);
+lp_status lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch);
 void lp__usage_host_end(lp__usage *all, lp_usage_host *host); /* after the files of its processes; frees the devices */
 lp_status lp__usage_gpu_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch);
 

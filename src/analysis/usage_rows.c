@@ -467,18 +467,65 @@ void lp__usage_process_end(lp__usage_reading *reading)
     reading->paths = NULL;
 }
 
-/* From the last row of the batch before, if the counter went on; else from the first row of this one. */
-static double rise(const lp__usage *all, const lp_sample_batch *batch, lp_column column, double unit)
+/* Adds what a counter gained since the row before, if it went on. A first value is a measured zero. */
+static void add_gain(double *sum, lp__told *told, const lp_sample_batch *batch, uint32_t row, lp_column column,
+                     double unit)
 {
-    int64_t first = at_row(batch, column, 0), last = at_row(batch, column, batch->rows - 1);
-    int64_t before = all->host_started ? all->host_before[column] : LP_UNKNOWN_I64;
+    int64_t value = at_row(batch, column, row), before = told->before[column];
 
-    if (before != LP_UNKNOWN_I64 && before <= first)
-        first = before;
-    return first == LP_UNKNOWN_I64 || last < first ? (double)NAN : (double)(last - first) * unit;
+    if (value == LP_UNKNOWN_I64)
+        return;
+    add_known(sum, before != LP_UNKNOWN_I64 && before <= value ? (double)(value - before) * unit : 0.0);
+    told->before[column] = value;
 }
 
-static void host_gauges(lp_usage_host *host, const lp_sample_batch *batch, uint32_t row)
+static void told_init(lp__told *told, lp_column kind, int64_t group)
+{
+    *told = (lp__told){.kind = kind, .group = group};
+    for (uint32_t c = 0; c < LP_COLUMNS; c++)
+        told->before[c] = LP_UNKNOWN_I64;
+}
+
+/* Seconds since the row before, 0 for the first one. false: this moment has been told. */
+static bool go_on(lp__told *told, double mono_s, double *seconds)
+{
+    if (told->started && mono_s <= told->mono_s)
+        return false;
+    *seconds = told->started ? mono_s - told->mono_s : 0.0;
+    told->started = true;
+    told->mono_s = mono_s;
+    return true;
+}
+
+/* Of the control group that the row names by `kind`. NULL without memory. */
+static lp__told *told_of(lp__usage *all, lp_column kind, const lp_sample_batch *batch, uint32_t row)
+{
+    int64_t group = at_row(batch, kind, row);
+
+    for (uint32_t i = 0; i < all->group_count; i++)
+        if (all->groups[i].kind == kind && all->groups[i].group == group)
+            return &all->groups[i];
+    lp__told *grown = realloc(all->groups, (all->group_count + 1u) * sizeof *grown);
+    if (!grown)
+        return NULL;
+    all->groups = grown;
+    told_init(&grown[all->group_count], kind, group);
+    return &grown[all->group_count++];
+}
+
+void lp__usage_host_begin(lp__usage *all, const lp_usage_host *host, bool boot)
+{
+    all->own_cpu_s = isnan(host->own_cpu_s) ? 0.0 : host->own_cpu_s;
+    all->ticks_missed = isnan(host->ticks_missed) ? 0.0 : host->ticks_missed;
+    if (!boot)
+        return;
+    told_init(&all->whole, LP_COLUMNS, 0);
+    all->group_count = 0;
+    for (uint32_t i = 0; i < all->device_count; i++)
+        all->devices[i].mono_s = all->devices[i].told_mono_s = -1.0;
+}
+
+static void host_gauges(const lp__usage *all, lp_usage_host *host, const lp_sample_batch *batch, uint32_t row)
 {
     double memory = known(at_row(batch, LP_COLUMN_CGROUP_MEMORY, row), KIB);
     double cache = known(at_row(batch, LP_COLUMN_CGROUP_CACHE, row), KIB);
@@ -491,40 +538,46 @@ static void host_gauges(lp_usage_host *host, const lp_sample_batch *batch, uint3
     lower_to(&host->available_least, known(at_row(batch, LP_COLUMN_HOST_AVAILABLE, row), KIB));
     raise_to(&host->load_peak, known(at_row(batch, LP_COLUMN_HOST_LOAD, row), 1e-3));
     raise_to(&host->lateness_max_s, known(at_row(batch, LP_COLUMN_LATENESS, row), 1e-6));
-    raise_to(&host->ticks_missed, known(at_row(batch, LP_COLUMN_HOST_MISSED, row), 1.0));
-    raise_to(&host->own_cpu_s, known(at_row(batch, LP_COLUMN_OWN_CPU, row), 1e-6));
+    raise_to(&host->ticks_missed, all->ticks_missed + known(at_row(batch, LP_COLUMN_HOST_MISSED, row), 1.0));
+    raise_to(&host->own_cpu_s, all->own_cpu_s + known(at_row(batch, LP_COLUMN_OWN_CPU, row), 1e-6));
 }
 
 /* Sums until lp__usage_host_end makes shares of them. */
-void lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch)
+lp_status lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch)
 {
     lp__usage *all = reading->all;
-    double mono_s = (double)batch->mono_ns / 1e9, begin_s = mono_s + (double)batch->time_us[0] / 1e6;
-    double end_s = mono_s + (double)batch->time_us[batch->rows - 1] / 1e6;
+    double mono_s = (double)batch->mono_ns / 1e9, seconds;
 
-    if (all->host_started && end_s < all->host_mono_s) /* another boot */
-        all->host_started = false;
     (void)place_of(reading, batch);
     host->interval_s = reading->interval_s;
     take_reasons(host->why, batch);
-    for (uint32_t row = 0; row < batch->rows; row++)
-        host_gauges(host, batch, row);
-    host->seconds += end_s - (all->host_started ? all->host_mono_s : begin_s);
-    add_known(&host->busy_mean, rise(all, batch, LP_COLUMN_HOST_BUSY, 1e-6));
-    add_known(&host->stolen_s, rise(all, batch, LP_COLUMN_HOST_STOLEN, 1e-6));
-    add_known(&host->throttled_s, rise(all, batch, LP_COLUMN_CGROUP_THROTTLED, 1e-6));
-    add_known(&host->throttled_share, rise(all, batch, LP_COLUMN_CGROUP_THROTTLES, 1.0));
-    add_known(&host->throttle_periods, rise(all, batch, LP_COLUMN_CGROUP_PERIODS, 1.0));
-    add_known(&host->kills, rise(all, batch, LP_COLUMN_CGROUP_KILLS, 1.0));
-    add_known(&host->psi_cpu, rise(all, batch, LP_COLUMN_PSI_CPU, 1e-6));
-    add_known(&host->psi_memory, rise(all, batch, LP_COLUMN_PSI_MEMORY, 1e-6));
-    add_known(&host->psi_memory_full, rise(all, batch, LP_COLUMN_PSI_MEMORY_FULL, 1e-6));
-    add_known(&host->psi_io, rise(all, batch, LP_COLUMN_PSI_IO, 1e-6));
-    add_known(&host->psi_io_full, rise(all, batch, LP_COLUMN_PSI_IO_FULL, 1e-6));
-    for (uint32_t c = 0; c < LP_COLUMNS; c++)
-        all->host_before[c] = at_row(batch, (lp_column)c, batch->rows - 1);
-    all->host_started = true;
-    all->host_mono_s = end_s;
+    for (uint32_t row = 0; row < batch->rows; row++) {
+        double at_s = mono_s + (double)batch->time_us[row] / 1e6;
+        lp__told *told = &all->whole;
+        host_gauges(all, host, batch, row);
+        if (go_on(told, at_s, &seconds)) {
+            host->seconds += seconds;
+            add_gain(&host->busy_mean, told, batch, row, LP_COLUMN_HOST_BUSY, 1e-6);
+            add_gain(&host->stolen_s, told, batch, row, LP_COLUMN_HOST_STOLEN, 1e-6);
+            add_gain(&host->psi_cpu, told, batch, row, LP_COLUMN_PSI_CPU, 1e-6);
+            add_gain(&host->psi_memory, told, batch, row, LP_COLUMN_PSI_MEMORY, 1e-6);
+            add_gain(&host->psi_memory_full, told, batch, row, LP_COLUMN_PSI_MEMORY_FULL, 1e-6);
+            add_gain(&host->psi_io, told, batch, row, LP_COLUMN_PSI_IO, 1e-6);
+            add_gain(&host->psi_io_full, told, batch, row, LP_COLUMN_PSI_IO_FULL, 1e-6);
+        }
+        if (!(told = told_of(all, LP_COLUMN_CGROUP_CPU_GROUP, batch, row)))
+            return LP_E_MEMORY;
+        if (go_on(told, at_s, &seconds)) {
+            add_gain(&host->throttled_s, told, batch, row, LP_COLUMN_CGROUP_THROTTLED, 1e-6);
+            add_gain(&host->throttled_share, told, batch, row, LP_COLUMN_CGROUP_THROTTLES, 1.0);
+            add_gain(&host->throttle_periods, told, batch, row, LP_COLUMN_CGROUP_PERIODS, 1.0);
+        }
+        if (!(told = told_of(all, LP_COLUMN_CGROUP_MEMORY_GROUP, batch, row)))
+            return LP_E_MEMORY;
+        if (go_on(told, at_s, &seconds))
+            add_gain(&host->kills, told, batch, row, LP_COLUMN_CGROUP_KILLS, 1.0);
+    }
+    return LP_OK;
 }
 
 void lp__usage_host_end(lp__usage *all, lp_usage_host *host)
@@ -546,7 +599,7 @@ void lp__usage_host_end(lp__usage *all, lp_usage_host *host)
         if (device->ours_time > 0.0 && device->busy_time > 0.0)
             gpu->ours = fmin(device->ours_s / device->busy_time, 1.0);
         else if (device->told_time > 0.0) /* no process of ours was on it */
-            gpu->ours = device->told_s / device->told_time;
+            gpu->ours = fmin(device->told_s / device->told_time, 1.0);
         end_reasons(gpu->why);
         if (device->power_time > 0.0)
             gpu->power_mean_w = device->power_s / device->power_time;
@@ -554,7 +607,6 @@ void lp__usage_host_end(lp__usage *all, lp_usage_host *host)
     }
     end_reasons(host->why);
     all->device_count = 0;
-    all->host_started = false;
     all->placed = false;
     all->boot[0] = '\0';
     all->affinity = (double)NAN;
@@ -591,7 +643,8 @@ static uint32_t new_device(lp__usage *all, uint32_t host, const lp_sample_batch 
         usage->gpus[usage->gpu_count].why[c] = LP_REASON_NEVER;
     for (uint32_t i = 0; i < all->grid.bins; i++)
         busy[i] = -1.0f;
-    all->devices[all->device_count] = (lp__device){.gpu = usage->gpu_count++, .busy = busy};
+    all->devices[all->device_count] =
+        (lp__device){.gpu = usage->gpu_count++, .busy = busy, .mono_s = -1.0, .told_mono_s = -1.0};
     return all->device_count++;
 }
 
@@ -622,29 +675,34 @@ lp_status lp__usage_gpu_batch(lp__usage_reading *reading, lp_usage_host *host, c
     lp__device *device = &all->devices[at];
     lp_usage_gpu *gpu = &all->usage->gpus[device->gpu];
     for (uint32_t row = 0; row < batch->rows; row++) {
-        double unix_s = place_s + (double)batch->time_us[row] / 1e6;
+        double after = (double)batch->time_us[row] / 1e6, unix_s = place_s + after;
+        double mono_s = (double)batch->mono_ns / 1e9 + after;
+        bool fresh =
+            mono_s > device->mono_s; /* else another collector has told of this moment, if not of all that is ours */
         double ours = known(at_row(batch, LP_COLUMN_GPU_OURS_BUSY, row), 1e-3);
         double busy = known(at_row(batch, LP_COLUMN_GPU_BUSY, row), 1e-3);
         double power = known(at_row(batch, LP_COLUMN_GPU_POWER, row), 1e-3);
         uint32_t bin = lp__grid_bin(&all->grid, unix_s - all->begin_s);
-        if (!isnan(busy)) {
+        if (fresh && !isnan(busy)) {
             device->busy[bin] = fmaxf(device->busy[bin], (float)(busy * 100.0));
             device->busy_s += busy * interval_s;
             device->busy_time += interval_s;
         }
-        if (!isnan(power)) {
+        if (fresh && !isnan(power)) {
             device->power_s += power * interval_s;
             device->power_time += interval_s;
         }
         if (!isnan(ours)) {
             device->told_s += ours * interval_s;
-            device->told_time += interval_s;
+            device->told_time += mono_s > device->told_mono_s ? interval_s : 0.0;
+            device->told_mono_s = fmax(device->told_mono_s, mono_s);
         }
         raise_to(&gpu->ours_memory_peak, known(at_row(batch, LP_COLUMN_GPU_OURS_MEMORY, row), KIB));
         raise_to(&gpu->memory_peak, known(at_row(batch, LP_COLUMN_GPU_MEMORY_USED, row), KIB));
         raise_to(&gpu->memory_total, known(at_row(batch, LP_COLUMN_GPU_MEMORY_TOTAL, row), KIB));
         raise_to(&gpu->temperature_max, known(at_row(batch, LP_COLUMN_GPU_TEMPERATURE, row), 1.0));
-        gpu->rows++;
+        gpu->rows += fresh;
+        device->mono_s = fmax(device->mono_s, mono_s);
     }
     take_reasons(gpu->why, batch);
     return LP_OK;

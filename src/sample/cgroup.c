@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PATH_ROOM 2048u
@@ -279,6 +280,15 @@ static bool tightest(const lp__cgroup_path *path, read_fn *read, int64_t *least,
     return found;
 }
 
+/* Which group it is, for a reader that has rows of several collectors: two of them may be below one limit. */
+static void sample_group(const lp__cgroup_path *path, unsigned where, lp_column column, lp_sample *sample)
+{
+    struct stat st;
+    bool have = path->count > 0 && fstat(path->level[where], &st) == 0;
+
+    lp__sample_put(sample, column, have, have ? (int64_t)st.st_ino : 0, LP_REASON_NO_FILE);
+}
+
 static void sample_cpu(const lp_cgroup *cgroup, lp_sample *sample)
 {
     const lp__cgroup_path *cpu = &cgroup->cpu;
@@ -289,6 +299,7 @@ static void sample_cpu(const lp_cgroup *cgroup, lp_sample *sample)
     bool have = tightest(cpu, read_quota, &value, &where, &reason);
 
     lp__sample_put(sample, LP_COLUMN_CGROUP_QUOTA, have, value, reason);
+    sample_group(cpu, where, LP_COLUMN_CGROUP_CPU_GROUP, sample);
     reason = LP_REASON_NO_FILE;
     bool stat = cpu->count > 0 && lp__text_once(cpu->level[where], "cpu.stat", text, &reason) >= 0;
     have = stat && lp__number_of(text, "nr_periods ", &value);
@@ -323,6 +334,7 @@ static void sample_memory(const lp_cgroup *cgroup, lp_sample *sample)
     bool have = tightest(memory, read_limit, &value, &where, &reason);
 
     lp__sample_put(sample, LP_COLUMN_CGROUP_LIMIT, have, value >> 10, reason);
+    sample_group(memory, where, LP_COLUMN_CGROUP_MEMORY_GROUP, sample);
     reason = LP_REASON_NO_FILE;
     int dir = memory->count > 0 ? memory->level[where] : -1;
     have = dir >= 0 && read_number(dir, memory->v2 ? "memory.current" : "memory.usage_in_bytes", &value, &reason);

@@ -84,7 +84,9 @@ typedef enum lp_series {
     X(62, PROCESSES, "processes", "1", 1, G, "recorded processes that this collector samples")                         \
     X(63, LATENESS, "lateness", "us", 1, G, "how much later than planned this row was taken")                          \
     X(64, OWN_CPU, "own_cpu", "us", 1, C, "CPU time of the collector")                                                 \
-    X(65, HOST_MISSED, "ticks_missed", "1", 1, C, "intervals that the collector let pass")
+    X(65, HOST_MISSED, "ticks_missed", "1", 1, C, "intervals that the collector let pass")                             \
+    X(66, CGROUP_CPU_GROUP, "cgroup_cpu_group", "1", 1, G, "inode of the group that cgroup_cpus to _throttled are of") \
+    X(67, CGROUP_MEMORY_GROUP, "cgroup_memory_group", "1", 1, G, "inode of the group that the others are of")
 
 #define LP_SAMPLE_GPU_COLUMNS(X)                                                                                       \
     X(80, GPU_BUSY, "busy", "1/1000", 10, G, "nvmlDeviceGetUtilizationRates gpu; gpu_busy_percent")                    \

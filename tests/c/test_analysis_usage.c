@@ -15,6 +15,7 @@ static char folder[64];
 static double first_row_s = 1.0, spacing_s = 1.0;
 static double set_at_s = 1e9, set_by_s; /* the time of day is set by so much at that moment */
 static bool uses_torch;
+static int ours_busy = -1; /* 1/1000 of a device, as a host's rows have our part; -1: they do not */
 
 static lp_run *make_run(lp_worker *workers[], unsigned count)
 {
@@ -99,34 +100,55 @@ static void write_process(const lp_worker *worker, double cores, double rss, dou
     lp_buffer_free(&bytes);
 }
 
-static void write_host(const lp_worker *worker, double throttled)
+/* What one collector of a host tells, from second `from` to `to`. A CPU is stolen for a tenth of the time, and it takes 1 ms of CPU time
+ * a second itself. The control groups are stopped for `throttled` of their time; `group` names both, which then have a kill
+ * each 10 s; 0: it is not told which they are. */
+static void write_host_of(const lp_worker *collector, double throttled, int64_t group, unsigned from, unsigned to)
 {
     lp_sample_writer *host = made_or_die(lp_sample_writer_new(LP_SERIES_HOST, 0, SECOND));
     lp_sample_writer *gpu = made_or_die(lp_sample_writer_new(LP_SERIES_GPU, 1, SECOND));
     lp_buffer bytes = {0};
 
     lp_sample_writer_label(gpu, made_str("Made GPU"));
-    for (unsigned k = 0; k < ROWS; k++) {
+    for (unsigned k = from; k < to; k++) {
         lp_sample row = row_at(1.0 + k), device = row_at(1.0 + k);
         lp_sample_set(&row, LP_COLUMN_HOST_CPUS, 32);
         lp_sample_set(&row, LP_COLUMN_HOST_MEMORY, 64 << 20);
         lp_sample_set(&row, LP_COLUMN_HOST_AVAILABLE, 32 << 20);
+        if (k % 7 == 0) /* as where a file takes long to read: 0, 7, … 98 */
+            lp_sample_set(&row, LP_COLUMN_HOST_STOLEN, 100000 * (int64_t)k);
+        else
+            lp_sample_miss(&row, LP_COLUMN_HOST_STOLEN, LP_REASON_NOT_DUE);
+        lp_sample_set(&row, LP_COLUMN_OWN_CPU, 1000 * (int64_t)(k - from));
         lp_sample_set(&row, LP_COLUMN_CGROUP_QUOTA, 2000);
         lp_sample_set(&row, LP_COLUMN_CGROUP_PERIODS, 10 * (int64_t)k);
         lp_sample_set(&row, LP_COLUMN_CGROUP_THROTTLES, (int64_t)(10 * k * throttled));
         lp_sample_set(&row, LP_COLUMN_CGROUP_THROTTLED, (int64_t)(k * throttled * 1e6));
+        if (group) {
+            lp_sample_set(&row, LP_COLUMN_CGROUP_KILLS, k / 10);
+            lp_sample_set(&row, LP_COLUMN_CGROUP_CPU_GROUP, group);
+            lp_sample_set(&row, LP_COLUMN_CGROUP_MEMORY_GROUP, group);
+        }
         lp_sample_set(&device, LP_COLUMN_GPU_BUSY, k % 2 ? 900 : 0);
+        lp_sample_set(&device, LP_COLUMN_GPU_POWER, 200000);
         lp_sample_set(&device, LP_COLUMN_GPU_MEMORY_USED, 6 << 20);
         lp_sample_set(&device, LP_COLUMN_GPU_MEMORY_TOTAL, 80 << 20);
+        if (ours_busy >= 0)
+            lp_sample_set(&device, LP_COLUMN_GPU_OURS_BUSY, ours_busy);
         if (lp_sample_writer_add(host, &row, &bytes) != LP_OK || lp_sample_writer_add(gpu, &device, &bytes) != LP_OK)
             abort();
     }
     if (lp_sample_writer_flush(host, &bytes) != LP_OK || lp_sample_writer_flush(gpu, &bytes) != LP_OK)
         abort();
-    save(LP_SERIES_HOST, worker, &bytes);
+    save(LP_SERIES_HOST, collector, &bytes);
     lp_sample_writer_free(host);
     lp_sample_writer_free(gpu);
     lp_buffer_free(&bytes);
+}
+
+static void write_host(const lp_worker *worker, double throttled)
+{
+    write_host_of(worker, throttled, 0, 0, ROWS);
 }
 
 static const lp_usage_phase *phase(const lp_usage *usage, const char *path, bool none)
@@ -191,6 +213,112 @@ static void sums_are_exact(void)
     for (unsigned i = 0; i < 3; i++)
         lp_worker_free(workers[i]);
     remove_folder(folder);
+}
+
+static lp_run *run_of_told;
+static lp_worker *worker_of_told;
+
+typedef struct told_by { /* a collector */
+    int64_t pid, since, group;
+    unsigned from, to;
+    const char *boot;
+} told_by;
+
+/* The figures of a host that so many collectors have told of. */
+static lp_usage *told(const told_by *by, unsigned count)
+{
+    lp_worker *workers[5] = {made_worker("actor", "node07", 11)};
+    lp_usage *usage = NULL;
+
+    make_folder(folder);
+    write_process(workers[0], 0.5, 100 * MB, 0, 0, 0);
+    for (unsigned i = 0; i < count; i++) {
+        workers[1 + i] = made_worker("", "node07", by[i].pid);
+        workers[1 + i]->id.pid_start = by[i].since;
+        if (by[i].boot)
+            workers[1 + i]->id.boot_id = made_str(by[i].boot);
+        write_host_of(workers[1 + i], 0.2, by[i].group, by[i].from, by[i].to);
+    }
+    lp_run *run = make_run(workers, 1);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_EQ(usage->host_count, 1u);
+    CHECK_EQ(usage->lost_count, 0u);
+    run_of_told = run;
+    for (unsigned i = 1; i <= count; i++)
+        lp_worker_free(workers[i]);
+    worker_of_told = workers[0];
+    return usage;
+}
+
+static void told_end(lp_usage *usage)
+{
+    lp_usage_free(usage);
+    lp_run_free(run_of_told);
+    lp_worker_free(worker_of_told);
+    remove_folder(folder);
+}
+
+/* Collectors of containers that share a machine and its name tell of the same seconds: each moment counts once. What is of a control
+ * group counts once for each group. Pids are such that files sorted by name are not in the order of time. */
+static void a_moment_counts_once(void)
+{
+    static const struct {
+        told_by by[4];
+        unsigned count;
+        double stolen_s, throttled_s, periods, kills, own_ms, seconds;
+    } cases[] = {
+        {{{77, 10, 5, 0, 99, NULL}}, 1, 9.8, 19.6, 980, 9, 98, 98},
+        /* two in one group, one within the other's time */
+        {{{77, 10, 5, 0, 99, NULL}, {66, 20, 5, 10, 50, NULL}}, 2, 9.8, 19.6, 980, 9, 98 + 39, 98},
+        /* two that overlap at an end, in one group: each tells of a part that the other does not */
+        {{{77, 10, 5, 0, 60, NULL}, {66, 20, 5, 40, 99, NULL}}, 2, 9.8, 19.6, 980, 9, 59 + 58, 98},
+        /* two groups: the machine's figures once, each group's own */
+        {{{77, 10, 5, 0, 99, NULL}, {66, 20, 6, 0, 99, NULL}}, 2, 9.8, 2 * 19.6, 2 * 980, 18, 2 * 98, 98},
+        /* one after the other in two groups: what the second had counted before is not the first one's */
+        {{{77, 10, 5, 0, 50, NULL}, {66, 20, 6, 50, 99, NULL}}, 2, 9.8, 9.8 + 9.6, 490 + 480, 8, 49 + 48, 98},
+        /* no group is told of, as where there are none: the counters of the second go on */
+        {{{77, 10, 0, 0, 99, NULL}, {66, 20, 0, 10, 50, NULL}}, 2, 9.8, 19.6, 980, NAN, 98 + 39, 98},
+        /* another boot begins anew */
+        {{{77, 10, 5, 0, 99, NULL}, {66, 20, 5, 0, 99, "c0071d00-0000-0000-0000-000000000000"}},
+         2,
+         2 * 9.8,
+         2 * 19.6,
+         2 * 980,
+         18,
+         2 * 98,
+         2 * 98},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lp_usage *usage = told(cases[i].by, cases[i].count);
+        const lp_usage_host *host = &usage->hosts[0];
+        CHECK_NEAR(host->stolen_s, cases[i].stolen_s, 1e-6);
+        CHECK_NEAR(host->throttled_s, cases[i].throttled_s, 1e-6);
+        CHECK_NEAR(host->throttle_periods, cases[i].periods, 1e-6);
+        CHECK_NEAR(host->throttled_share, 0.2, 0.003); /* whole periods are counted */
+        CHECK(isnan(host->kills) == isnan(cases[i].kills));
+        CHECK_NEAR(isnan(host->kills) ? 0.0 : host->kills, isnan(cases[i].kills) ? 0.0 : cases[i].kills, 1e-6);
+        CHECK_NEAR(host->own_cpu_s, cases[i].own_ms / 1e3, 1e-6);
+        CHECK_NEAR(host->seconds, cases[i].seconds, 1e-6);
+        CHECK_EQ(usage->gpu_count, 1u);
+        CHECK_NEAR(usage->gpus[0].power_mean_w, 200.0, 1e-9);
+        told_end(usage);
+    }
+}
+
+/* A device that two collectors see: its own time once, our part in it from both. */
+static void a_device_of_two_collectors(void)
+{
+    static const told_by by[] = {{77, 10, 5, 0, 99, NULL}, {66, 20, 6, 0, 99, NULL}};
+
+    ours_busy = 300;
+    lp_usage *usage = told(by, 2);
+    CHECK_EQ(usage->gpu_count, 1u);
+    CHECK_EQ(usage->gpus[0].rows, 99u);
+    CHECK_NEAR(usage->gpus[0].busy, 0.9 * 49 / 99, 1e-9);
+    CHECK_NEAR(usage->gpus[0].ours, 0.6, 1e-9);
+    told_end(usage);
+    ours_busy = -1;
 }
 
 /* Rows between the bins' bounds, and bins of many rows (a run so long that there are more seconds than bins): a mean is what was
@@ -429,6 +557,8 @@ static void a_torn_file_keeps_its_beginning(void)
 int main(void)
 {
     RUN(sums_are_exact);
+    RUN(a_moment_counts_once);
+    RUN(a_device_of_two_collectors);
     RUN(means_do_not_depend_on_the_grid);
     RUN(a_gap_has_no_phase);
     RUN(a_clock_that_is_set_moves_nothing);

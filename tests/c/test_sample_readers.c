@@ -408,6 +408,12 @@ static void a_host(void)
     lp_host_close(&host);
 }
 
+static int64_t inode(const char *path)
+{
+    struct stat st;
+    return stat(text("%s/%s", top, path), &st) == 0 ? (int64_t)st.st_ino : -1;
+}
+
 static lp_sample sample_cgroup(void)
 {
     lp_cgroup cgroup;
@@ -446,6 +452,8 @@ static void version_2(void)
     CHECK_EQ(s.value[LP_COLUMN_CGROUP_MEMORY], 1 << 19);
     CHECK_EQ(s.value[LP_COLUMN_CGROUP_CACHE], 4);
     CHECK_EQ(s.value[LP_COLUMN_CGROUP_KILLS], 2);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_CPU_GROUP], inode("sys/fs/cgroup/outer"));
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_MEMORY_GROUP], inode("sys/fs/cgroup/outer/in ner"));
     /* without limits, at the top */
     put("proc/self/cgroup", "0::/\n");
     s = sample_cgroup();
@@ -476,6 +484,8 @@ static void version_1_in_a_container(void)
     CHECK_EQ(s.value[LP_COLUMN_CGROUP_MEMORY], 1024);
     CHECK_EQ(s.value[LP_COLUMN_CGROUP_CACHE], 8);
     CHECK_EQ(s.value[LP_COLUMN_CGROUP_KILLS], 4);
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_CPU_GROUP], inode("sys/fs/cgroup/cpu,cpuacct"));
+    CHECK_EQ(s.value[LP_COLUMN_CGROUP_MEMORY_GROUP], inode("sys/fs/cgroup/memory"));
     /* no limit is written as -1 and as the largest number of pages */
     put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -488,6 +498,7 @@ static void version_1_in_a_container(void)
     s = sample_cgroup();
     CHECK_EQ(s.reason[LP_COLUMN_CGROUP_QUOTA], LP_REASON_NO_FILE);
     CHECK_EQ(s.reason[LP_COLUMN_CGROUP_MEMORY], LP_REASON_NO_FILE);
+    CHECK_EQ(s.reason[LP_COLUMN_CGROUP_CPU_GROUP], LP_REASON_NO_FILE);
 }
 
 static void amd(void)

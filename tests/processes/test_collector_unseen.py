@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lpstage import Stage, processes_with, wait_for
+from lpstage import Stage, descriptors, processes_with, wait_for
 from lptest import run_process
 
 
@@ -205,12 +205,8 @@ def test_reader_of_its_output_does_not_wait(stage: Stage) -> None:
     ).expect()
     assert time.monotonic() - began < 3.5
     (pid,) = stage.collectors()
-    links = {}
-    for entry in os.scandir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
-            links[int(entry.name)] = os.readlink(entry.path)
-    assert [links[fd] for fd in range(3)] == ["/dev/null"] * 3
-    assert not [link for link in links.values() if link.startswith("pipe:")]
+    assert [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)] == ["/dev/null"] * 3
+    assert not [link for link in descriptors(pid) if link.startswith("pipe:")]
     wait_for(lambda: not stage.collectors(), "the daemon ends, then the collector", 20)
     assert stage.report().states() == ["closed", "closed"]
 

@@ -14,10 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from controlgroups import are_there, control_groups
 from halting import halted
 from lpstage import Report, Stage, wait_for
 from lptest import LIMIT_S, run_process, tells_how
@@ -93,6 +95,18 @@ def sleeper(pid):
         while True:
             signal.pause()
     return child
+
+def burn(cpu_s):
+    # In a phase, and then for some samples nothing.
+    end = time.process_time() + cpu_s
+    with profiler.phase("burn"):
+        while time.process_time() < end:
+            pass
+    time.sleep(1)
+
+def enter(group):
+    with open(group + "/cgroup.procs", "w") as file:
+        file.write("0")
 
 def kill(pid, number=9, reap=True):
     os.kill(pid, number)
@@ -208,6 +222,31 @@ def workers_of(report: Report) -> dict[tuple[str, str], dict[str, Any]]:
     found = {(w["host"], w["role"]): w for w in report.workers}
     assert len(found) == len(report.workers)
     return found
+
+
+@pytest.mark.skipif(not are_there("cpu/cpu.cfs_quota_us"), reason="no control groups of version 1 for this user")
+def test_two_containers_of_one_machine_and_name(stage: Stage, host: Callable[..., Host]) -> None:
+    """As with a network of the machine's own: each has a collector, both tell of the same moments of one limit."""
+    stage.run.mkdir()
+    with control_groups("cpu") as (group,):
+        (group / "cpu.cfs_quota_us").write_text("30000")
+        both = [host("gamma"), host("gamma")]
+        for each in both:
+            each.do(f"enter({str(group)!r})")
+            assert each.do("record('main', sample_interval_s=0.1)") == 1
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda each: each.do("burn(0.3)"), both))
+        for each in both:
+            each.do("profiler.close()")
+            each.close()
+        stage.settle()
+        counts = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    assert len(list(stage.run.glob("workers/*/host_*.samples"))) == 2
+    (told,) = stage.report().document["resources"]["hosts"].values()
+    truth = int(counts["throttled_time"]) / 1e9
+    # Between the first sample and the last; the kernel's counter goes from the group's beginning to its end.
+    assert 0.5 * truth <= told["throttled_s"] <= truth, truth
+    assert told["throttled_share"] <= 1
 
 
 def test_two_hosts_share_a_run_directory(stage: Stage, host: Callable[..., Host]) -> None:
