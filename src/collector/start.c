@@ -97,10 +97,12 @@ static void make_environment(job *j)
 
 #define CHILD __attribute__((no_sanitize("address", "thread")))
 
-/* The collector to be. The descriptor loses its close-on-exec flag in this process's own table only. */
+/* The collector to be. The descriptor loses its close-on-exec flag in this process's own table only. A session of its own before the
+ * program runs on: what kills the program's process group in its next moment leaves the collector to write what was recorded. */
 CHILD static int become_collector(void *argument)
 {
     job *j = argument;
+    (void)setsid();
     int ok = j->lock == LOCK_FD ? fcntl(LOCK_FD, F_SETFD, 0) : dup2(j->lock, LOCK_FD);
 
     if (ok >= 0)

@@ -132,6 +132,38 @@ static void it_runs_while_somebody_records(void)
     remove_folder(folder);
 }
 
+static bool has_said(void)
+{
+    return exists(text("%s/said", folder));
+}
+
+/* The program that is started stands in for a collector that has not run an instruction yet: it only says where it is. */
+static void it_has_a_session_of_its_own_from_the_first(void)
+{
+    int pid = 0, group = 0, session = 0;
+    begin();
+    FILE *script = fopen(text("%s/program", folder), "w");
+    fprintf(script,
+            "#!/bin/sh\nread -r pid name state parent group session rest < /proc/self/stat\n"
+            "echo $pid $group $session > %s/saying && mv %s/saying %s/said\n",
+            folder, folder, folder);
+    fclose(script);
+    chmod(text("%s/program", folder), 0755);
+    char program[sizeof folder + 8];
+    snprintf(program, sizeof program, "%s/program", folder);
+    request.program = program;
+    CHECK_EQ(lp_collector_ensure(&request, NULL), LP_OK);
+    CHECK(comes_true(has_said));
+    FILE *said = fopen(text("%s/said", folder), "r");
+    CHECK_EQ(said ? fscanf(said, "%d %d %d", &pid, &group, &session) : 0, 3);
+    if (said)
+        fclose(said);
+    CHECK(pid > 0);
+    CHECK_EQ(group, pid);
+    CHECK_EQ(session, pid);
+    remove_folder(folder);
+}
+
 static void it_leaves_when_nobody_records(void)
 {
     begin();
@@ -349,6 +381,7 @@ int main(void)
         return 1;
     }
     RUN(it_runs_while_somebody_records);
+    RUN(it_has_a_session_of_its_own_from_the_first);
     RUN(it_leaves_when_nobody_records);
     RUN(the_program_sees_nothing);
     RUN(no_handler_runs_in_the_child);

@@ -25,6 +25,7 @@ import pytest
 from lptest import LIMIT_S, Done, environment, lineprofiler, run_process
 
 # A collector ends within a second after the last process; two busy cores may need some more.
+COLLECTOR_LOCK_FD = 3  # LOCK_FD of src/collector/start.c
 SETTLED_S = 5.0
 
 
@@ -55,6 +56,17 @@ def processes_with(argument: str, name: str) -> list[int]:
         except OSError:
             pass  # it has just ended
     return sorted(found)
+
+
+def processes_holding(start: str, fd: int) -> list[int]:
+    """Pids of processes whose descriptor of that number is of a collector's lock with a path that begins so."""
+    found = []
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError):
+            path = os.readlink(f"{entry.path}/fd/{fd}") if entry.name.isdigit() else ""
+            if path.startswith(start) and "/.collector-" in path:
+                found.append(int(entry.name))
+    return found
 
 
 def descriptors(pid: int) -> list[str]:
@@ -135,8 +147,10 @@ class Stage:
         assert self.command("report", "run").returncode in (0, 2)
 
     def collectors(self) -> list[int]:
-        """Pids of the collectors of programs of this stage."""
-        return processes_with(str(self.shm), "lineprofiler-co")
+        """Pids of the collectors of programs of this stage, also of one that is just becoming one: the kernel lets the
+        program go on a moment before name and command line are there. Its lock is where it will look for it."""
+        running = processes_with(str(self.shm), "lineprofiler-co")
+        return sorted({*running, *processes_holding(f"{self.shm}/", COLLECTOR_LOCK_FD)})
 
     def settle(self) -> None:
         """Waits until the collectors of what has ended are gone: a second is promised, more is for a loaded machine."""
