@@ -130,8 +130,8 @@ class LineEngine:
     def region_enter(self, name: str, /) -> None:
         """Begins a region in this thread. Raises TypeError for a name that is no str."""
 
-    def region_leave(self) -> None:
-        """Ends the region that was entered last in this thread."""
+    def region_leave(self, name: str | None = None, /) -> None:
+        """Ends the region of this name that was entered last in this thread; None: that of any."""
 
     def clear(self) -> None:
         """All figures to zero; marks stay, and what is open begins now."""

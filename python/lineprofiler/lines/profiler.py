@@ -57,7 +57,7 @@ class Region:
         if self._open.pop():
             engine = self._profiler._engine
             if engine is not None:
-                engine.region_leave()
+                engine.region_leave(self._name)
 
 
 class LineProfiler:
