@@ -147,6 +147,10 @@ class LineEngine:
         """ns that an event of each class adds, as taken off from all times, and ``…_error``. Empty before start()."""
 
     @property
+    def segment(self) -> str:
+        """Path of the file that this process's figures lie in; "" if there is none."""
+
+    @property
     def trouble(self) -> list[str]:
         """What could not be measured, in sentences."""
 

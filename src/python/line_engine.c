@@ -437,6 +437,14 @@ static PyObject *get_backend(PyObject *self, void *unused)
     return PyUnicode_FromString(self_of(self)->backend ? self_of(self)->backend->name : "none");
 }
 
+static PyObject *get_segment(PyObject *self, void *unused)
+{
+    lp_lines *core = self_of(self)->core;
+
+    (void)unused;
+    return PyUnicode_DecodeFSDefault(core->begun && !lp_lines_forked(core) ? core->segment.path : "");
+}
+
 static PyObject *get_own_cost(PyObject *self, void *unused)
 {
     (void)unused;
@@ -588,6 +596,7 @@ static PyMemberDef engine_members[] = {
 static PyGetSetDef engine_getset[] = {
     {"backend", get_backend, NULL, "How events come: 'monitoring' or 'settrace'.", NULL},
     {"own_cost", get_own_cost, NULL, "ns an event of each class, as taken off, and their errors.", NULL},
+    {"segment", get_segment, NULL, "The file that this process's figures lie in; empty if there is none.", NULL},
     {"trouble", get_trouble, NULL, "What could not be measured, in sentences.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
