@@ -394,7 +394,8 @@ static void put_limits(lp_text *text)
     put_phases(text, report->overlapping, report->overlapping_count,
                "children overlap in time (tasks): their shares are sums and self is what no child covers:");
     put_phases(text, report->io_overlap, report->io_overlap_count,
-               "io=True entries of several threads overlapped: their bytes include each other's:");
+               "bytes of io=True entries include those of other threads' io=True entries, or of children that were "
+               "waited for meanwhile:");
     put_phases(text, report->io_missing, report->io_missing_count,
                "bytes of some io=True entries could not be read and are missing:");
     for (uint32_t i = 0; i < report->open_count; i++)
