@@ -240,6 +240,15 @@ static inline lp_line_thread *lp_lines_enter(lp_lines *lines, bool concurrent)
     return lp__lines_sync(lines);
 }
 
+/* The same without `concurrent`, for an event that may be of code that is not measured. NULL: this thread is not known yet, or
+ * something needs attention. */
+static inline lp_line_thread *lp_lines_known(const lp_lines *lines)
+{
+    lp_line_thread *th = lp__lines_current;
+
+    return th && th->lines == lines && __atomic_load_n(&th->go, __ATOMIC_ACQUIRE) == LP_LINES_GO ? th : NULL;
+}
+
 static inline void lp_lines_exit(lp_line_thread *th, bool concurrent)
 {
     if (concurrent)

@@ -332,7 +332,7 @@ static inline bool usual_event(PyFrameObject *object, int what, PyObject *arg)
 {
     lpy_frame *frame = lpy_frame_in(object);
     PyCodeObject *key = lpy_frame_code(frame);
-    lp_line_thread *th = state.only ? lp_lines_enter(state.only, false) : NULL;
+    lp_line_thread *th = lp_lines_known(state.only);
 
     if (LP_UNLIKELY(!th))
         return false;
