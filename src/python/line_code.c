@@ -268,8 +268,35 @@ static char *copy_text(PyObject *text, uint32_t *size)
     return copy;
 }
 
-static int read_lines(lp_line_code *out, const unsigned char *table, size_t table_size, const unsigned char *code,
-                      uint32_t units, const lpy_line_flow *flow)
+static lpy_line_flow *flow_of(PyObject *code, const unsigned char *bytes, uint32_t units)
+{
+    PyObject *handlers = lpy_code_handlers(code);
+    const unsigned char *at = handlers ? (const unsigned char *)PyBytes_AsString(handlers) : NULL;
+    lpy_line_flow *flow = lpy_line_flow_read(bytes, units, at, handlers ? (size_t)PyBytes_Size(handlers) : 0);
+
+    Py_XDECREF(handlers);
+    return flow;
+}
+
+/* Whether the instructions of a line stand in more than one place: where none do, no arrival can go on with a statement. Leaves `seen`
+ * as it was, all zero. */
+static bool lines_repeat(const work *w, size_t count, uint32_t slots, int32_t lowest)
+{
+    int32_t before = -1;
+    bool repeat = false;
+
+    for (size_t i = 0; i < count && !repeat; i++) {
+        const range *r = &w->ranges[i];
+        if (r->line >= 0 && r->line != before)
+            repeat = w->seen[w->slot_of[r->line - lowest]]++ != 0;
+        before = r->line;
+    }
+    memset(w->seen, 0, slots * sizeof *w->seen);
+    return repeat;
+}
+
+static int read_lines(lp_line_code *out, PyObject *object, const unsigned char *table, size_t table_size,
+                      const unsigned char *code, uint32_t units)
 {
     work w = {.ranges = malloc((table_size + 1) * sizeof *w.ranges)};
     int32_t lowest = INT32_MAX, highest = INT32_MIN, *lines = NULL;
@@ -322,7 +349,9 @@ static int read_lines(lp_line_code *out, const unsigned char *table, size_t tabl
         memset(narrow, 0xff, units * sizeof *narrow);
     else
         memset(wide, 0xff, units * sizeof *wide);
+    lpy_line_flow *flow = lines_repeat(&w, count, slots, lowest) ? flow_of(object, code, units) : NULL;
     find_statements(w.ranges, count, flow, units, w.spans);
+    free(flow);
     fill(&w, count, code, units, lowest, narrow, wide);
     out->lines = lines;
     out->narrow = narrow;
@@ -342,17 +371,6 @@ done:
     free(w.spans);
     free(w.ranges);
     return rc;
-}
-
-static lpy_line_flow *flow_of(PyObject *code, PyObject *bytes, uint32_t units)
-{
-    PyObject *handlers = lpy_code_handlers(code);
-    const unsigned char *at = handlers ? (const unsigned char *)PyBytes_AsString(handlers) : NULL;
-    lpy_line_flow *flow = lpy_line_flow_read((const unsigned char *)PyBytes_AsString(bytes), units, at,
-                                             handlers ? (size_t)PyBytes_Size(handlers) : 0);
-
-    Py_XDECREF(handlers);
-    return flow;
 }
 
 void lpy_line_code_free(lp_line_code *code)
@@ -380,10 +398,8 @@ int lpy_line_code_read(const lpy_line_backend *backend, PyObject *code, lp_line_
     if (table && PyBytes_Check(table) && PyBytes_Check(bytes)) {
         uint32_t units = (uint32_t)(PyBytes_Size(bytes) / 2);
         out->bytes = 2 * units;
-        lpy_line_flow *flow = flow_of(code, bytes, units);
-        rc = read_lines(out, (const unsigned char *)PyBytes_AsString(table), (size_t)PyBytes_Size(table),
-                        (const unsigned char *)PyBytes_AsString(bytes), units, flow);
-        free(flow);
+        rc = read_lines(out, code, (const unsigned char *)PyBytes_AsString(table), (size_t)PyBytes_Size(table),
+                        (const unsigned char *)PyBytes_AsString(bytes), units);
         if (rc == 0) {
             out->file = copy_text(((PyCodeObject *)code)->co_filename, &out->file_size);
             out->name = copy_text(lpy_code_name(code), &out->name_size);

@@ -12,9 +12,12 @@
 
 enum { JUMPS = 1, ABSOLUTE = 2, BACKWARD = 4, ENDS = 8, EXTENDS = 16, TAKES_NOTHING = 32 };
 
+#define SMALL_ARGUMENTS 8u /* most instructions have one of these */
+
 static struct {
     bool known;
     uint8_t kind[256];
+    int32_t effect[2][256][SMALL_ARGUMENTS]; /* by whether it jumps */
 } flow;
 
 static void learn_set(PyObject *opcode, const char *set, uint8_t kind)
@@ -56,6 +59,27 @@ static void learn_names(PyObject *map)
     }
 }
 
+static int32_t ask_effect(unsigned opcode, uint32_t argument, int jump)
+{
+    int effect =
+        PyCompile_OpcodeStackEffectWithJump((int)opcode, flow.kind[opcode] & TAKES_NOTHING ? 0 : (int)argument, jump);
+
+    return effect != PY_INVALID_STACK_EFFECT ? effect : 0; /* inline caches have none */
+}
+
+static void learn_effects(void)
+{
+    for (unsigned opcode = 0; opcode < 256; opcode++)
+        for (uint32_t argument = 0; argument < SMALL_ARGUMENTS; argument++)
+            for (int jump = 0; jump < 2; jump++)
+                flow.effect[jump][opcode][argument] = ask_effect(opcode, argument, jump);
+}
+
+static inline int32_t effect_of(unsigned opcode, uint32_t argument, int jump)
+{
+    return argument < SMALL_ARGUMENTS ? flow.effect[jump][opcode][argument] : ask_effect(opcode, argument, jump);
+}
+
 static void learn_flow(void)
 {
     PyObject *opcode = PyImport_ImportModule("opcode");
@@ -70,6 +94,7 @@ static void learn_flow(void)
         learn_set(opcode, "hasjrel", JUMPS);
         learn_set(opcode, "hasjabs", JUMPS | ABSOLUTE);
         learn_names(map);
+        learn_effects();
         flow.known = true;
     }
     PyErr_Clear();
@@ -77,14 +102,6 @@ static void learn_flow(void)
     Py_XDECREF(map);
     Py_XDECREF(names);
     Py_XDECREF(opcode);
-}
-
-static int32_t effect_of(unsigned opcode, uint32_t argument, int jump)
-{
-    int effect =
-        PyCompile_OpcodeStackEffectWithJump((int)opcode, flow.kind[opcode] & TAKES_NOTHING ? 0 : (int)argument, jump);
-
-    return effect != PY_INVALID_STACK_EFFECT ? effect : 0; /* inline caches have none */
 }
 
 static void reach(lpy_line_flow *at, uint32_t units, uint32_t target, int32_t depth, uint32_t source)
@@ -134,9 +151,11 @@ static uint32_t target_of(const unsigned char *code, uint32_t units, uint32_t un
 bool lpy_line_jump(const unsigned char *code, uint32_t units, uint32_t unit, uint32_t *argument, uint32_t *target,
                    bool *ends)
 {
-    unsigned kind = flow.kind[code[2 * unit]];
     uint32_t first = unit;
 
+    if (!flow.known)
+        learn_flow();
+    unsigned kind = flow.kind[code[2 * unit]];
     while (first > 0 && flow.kind[code[2 * (first - 1)]] & EXTENDS)
         first--;
     for (*argument = 0; first <= unit; first++)
