@@ -149,6 +149,21 @@ static double taken(lp__usage_reading *reading, const lp_sample_batch *batch, lp
                                                                              : (double)(now - before) * unit;
 }
 
+/* CPU time of children, which is in the column of the living until they are waited for, and then in that of the ended. One that
+ * begins to record takes its share of the first with it. */
+static double taken_by_children(lp__usage_reading *reading, const lp_sample_batch *batch, uint32_t row)
+{
+    const lp_column columns[] = {LP_COLUMN_CHILDREN_ENDED_CPU, LP_COLUMN_CHILDREN_LIVING_CPU};
+    double sum = 0.0;
+
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        double now = known(at_row(batch, columns[i], row), 1e-6), before = known(reading->before[columns[i]], 1e-6);
+        if (i == 0 || !isnan(now - before))
+            sum += now - before;
+    }
+    return isnan(sum) ? sum : fmax(sum, 0.0);
+}
+
 typedef struct interval { /* of one process */
     double from_s, to_s, cpu_s, rss_growth;
     lp_usage_io io;
@@ -260,7 +275,7 @@ static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batc
     add_known(&process->switches_voluntary, taken(reading, batch, LP_COLUMN_SWITCHES_VOLUNTARY, row, 1.0));
     add_known(&process->switches_forced, taken(reading, batch, LP_COLUMN_SWITCHES_FORCED, row, 1.0));
     add_known(&process->faults_major, taken(reading, batch, LP_COLUMN_FAULTS_MAJOR, row, 1.0));
-    add_known(&process->children_s, taken(reading, batch, LP_COLUMN_CHILDREN_ENDED_CPU, row, us));
+    add_known(&process->children_s, taken_by_children(reading, batch, row));
     add_io(&process->io, &took->io);
     if (!isnan(took->io.read)) {
         all->usage->io_intervals++;

@@ -269,6 +269,41 @@ static void what_they_used_at_one_time(void)
     remove_folder(folder);
 }
 
+/* A child that burns 1 s a second from 10 s on, is waited for at 50 s, and one that does so to the end. */
+static void children_that_live_and_end(void)
+{
+    lp_worker *worker = made_worker("main", "node07", 11);
+    lp_sample_writer *writer = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS, 0, SECOND));
+    lp_buffer bytes = {0};
+    lp_usage *usage = NULL;
+
+    make_folder(folder);
+    for (int64_t k = 0; k < (int64_t)ROWS; k++) {
+        lp_sample row = row_at(1.0 + (double)k);
+        int64_t first = k < 10 ? 0 : k < 50 ? k - 10 : 40, second = k < 60 ? 0 : k - 60;
+        lp_sample_set(&row, LP_COLUMN_CPU, 1000 * k);
+        lp_sample_set(&row, LP_COLUMN_CHILDREN_ENDED_CPU, 7000000 + (k < 50 ? 0 : first * 1000000));
+        lp_sample_set(&row, LP_COLUMN_CHILDREN_LIVING_CPU, (k < 50 ? first : second) * 1000000);
+        if (k == 30) /* and one that is seen for a moment, before it begins to record */
+            lp_sample_set(&row, LP_COLUMN_CHILDREN_LIVING_CPU, (first + 2) * 1000000);
+        if (lp_sample_writer_add(writer, &row, &bytes) != LP_OK)
+            abort();
+    }
+    if (lp_sample_writer_flush(writer, &bytes) != LP_OK)
+        abort();
+    save(LP_SERIES_PROCESS, worker, &bytes);
+    lp_sample_writer_free(writer);
+    lp_buffer_free(&bytes);
+    lp_run *run = make_run(&worker, 1);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_NEAR(usage->processes[0].children_s, 40 + 38 + 1,
+               1e-6); /* 2 s of that one, less the interval in which it goes */
+    lp_usage_free(usage);
+    lp_run_free(run);
+    lp_worker_free(worker);
+    remove_folder(folder);
+}
+
 static lp_run *run_of_told;
 static lp_worker *worker_of_told;
 
@@ -612,6 +647,7 @@ int main(void)
 {
     RUN(sums_are_exact);
     RUN(what_they_used_at_one_time);
+    RUN(children_that_live_and_end);
     RUN(a_moment_counts_once);
     RUN(a_device_of_two_collectors);
     RUN(means_do_not_depend_on_the_grid);
