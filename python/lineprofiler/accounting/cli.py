@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         code = _lineprofiler.cli_main(
             arguments,
-            # A process may have no streams. What it was asked for cannot be written then; len drops what would be said of it.
+            # A process may have no streams: then what was asked for cannot be written; len drops what would be said.
             out.write if out is not None else _no_output,
             err.write if err is not None else len,
             fd,
