@@ -272,8 +272,12 @@ static double sum(const double *bins, uint32_t count)
 }
 
 /* The host's bins into the run's, and its figures out of them. */
-static void end_host(lp__usage *all, lp_usage_host *host)
+static lp_status end_host(lp__usage *all, lp_usage_host *host)
 {
+    lp__sizes *const sizes[] = {&all->sizes.rss, &all->sizes.pss, &all->sizes.allocated, &all->sizes.reserved,
+                                &all->sizes.held};
+    lp_status status = LP_OK;
+
     uint32_t bins = all->grid.bins;
     double covered = sum(all->host.covered, bins);
     double *const from[] = {all->host.cpu_s, all->host.rss,       all->host.pss,      all->host.read,
@@ -281,6 +285,9 @@ static void end_host(lp__usage *all, lp_usage_host *host)
     double *const to[] = {all->run.cpu_s, all->run.rss,       all->run.pss,      all->run.read,
                           all->run.write, all->run.allocated, all->run.reserved, all->run.held};
 
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (!lp__sizes_end(sizes[i]))
+            status = LP_E_MEMORY;
     lp__usage_host_end(all, host);
     if (host->processes > 0 && covered > 0.0) {
         host->cpu_peak = highest_rate(&all->grid, all->host.cpu_s, all->host.covered);
@@ -297,6 +304,7 @@ static void end_host(lp__usage *all, lp_usage_host *host)
         all->run.covered[i] = fmax(all->run.covered[i], all->host.covered[i]);
         all->host.covered[i] = 0.0;
     }
+    return status;
 }
 
 static lp_status read_host(lp__usage *all, const source *list, uint32_t count, lp_usage_host *host)
@@ -467,7 +475,7 @@ static int turn_order(const void *a, const void *b)
 
     if (x->at_s != y->at_s)
         return x->at_s < y->at_s ? -1 : 1;
-    return y->by - x->by; /* one row is a time, too */
+    return y->by - x->by; /* one moment is a time, too */
 }
 
 /* How many of them there were at one time, the most. */
@@ -507,6 +515,11 @@ static lp_status read_all(lp_usage *usage, const sources *list)
     if (!usage->processes || !usage->hosts || !new_bins(usage->arena, all.grid.bins, &all.run) ||
         !new_bins(usage->arena, all.grid.bins, &all.host))
         status = LP_E_MEMORY;
+    all.sizes.rss.bins = all.host.rss;
+    all.sizes.pss.bins = all.host.pss;
+    all.sizes.allocated.bins = all.host.allocated;
+    all.sizes.reserved.bins = all.host.reserved;
+    all.sizes.held.bins = all.host.held;
     for (uint32_t i = 0; status == LP_OK && i < list->count;) {
         uint32_t end = i;
         while (end < list->count && list->at[end].host == list->at[i].host)
@@ -515,7 +528,8 @@ static lp_status read_all(lp_usage *usage, const sources *list)
         host_init(host, list->at[i].host);
         uint32_t first = usage->process_count;
         status = read_host(&all, list->at + i, end - i, host);
-        end_host(&all, host);
+        lp_status ended = end_host(&all, host);
+        status = status == LP_OK ? ended : status;
         if (status == LP_OK)
             status = most_at_once(usage->processes + first, usage->process_count - first, &host->at_once);
         i = end;

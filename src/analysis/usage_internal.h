@@ -42,6 +42,9 @@ typedef struct lp__usage {
                        * that is set in mid-run moves nothing */
     char boot[LP__BOOT_ROOM]; /* whose clock that is */
     lp__bins run, host;
+    struct { /* of the host; with its bins */
+        lp__sizes rss, pss, allocated, reserved, held;
+    } sizes;
     lp__device devices[LP__USAGE_DEVICES];
     uint32_t device_count;
     lp__told whole;

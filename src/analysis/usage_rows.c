@@ -305,13 +305,13 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
     double peak = known(at_row(batch, LP_COLUMN_RSS_PEAK, row), reading->kib);
 
     if (!isnan(rss)) {
-        lp__hold_set(&reading->rss, grid, reading->all->host.rss, at_s, rss);
+        lp__hold_set(&reading->rss, grid, &reading->all->sizes.rss, at_s, rss);
         lp__points_add(&reading->rss_points, at_s, rss);
     }
     if (!isnan(peak) && reading->rss_points.any)
         reading->rss_points.peak = fmax(reading->rss_points.peak, peak);
     if (!isnan(pss)) {
-        lp__hold_set(&reading->pss, grid, reading->all->host.pss, at_s, pss);
+        lp__hold_set(&reading->pss, grid, &reading->all->sizes.pss, at_s, pss);
         lp__points_add(&reading->pss_points, at_s, pss);
     }
     raise_to(&reading->all->affinity, known(at_row(batch, LP_COLUMN_CPUS_ALLOWED, row), 1.0));
@@ -319,9 +319,9 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
     double allocated = known(at_row(batch, LP_COLUMN_TORCH_ALLOCATED, row), reading->kib),
            reserved = known(at_row(batch, LP_COLUMN_TORCH_RESERVED, row), reading->kib);
     if (!isnan(allocated))
-        lp__hold_set(&reading->allocated, grid, reading->all->host.allocated, at_s, allocated);
+        lp__hold_set(&reading->allocated, grid, &reading->all->sizes.allocated, at_s, allocated);
     if (!isnan(reserved))
-        lp__hold_set(&reading->reserved, grid, reading->all->host.reserved, at_s, reserved);
+        lp__hold_set(&reading->reserved, grid, &reading->all->sizes.reserved, at_s, reserved);
     raise_to(&usage->vram_allocated_peak, allocated); /* one of them, until the sums of all are known */
     raise_to(&usage->vram_reserved_peak, reserved);
 }
@@ -440,7 +440,7 @@ void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_bat
         raise_to(&gpu->ours_memory_peak, memory);
         raise_to(&all->usage->vram_held_peak, memory);
         if (!isnan(memory))
-            lp__hold_set(&reading->held[at], &all->grid, all->host.held, at_s, memory);
+            lp__hold_set(&reading->held[at], &all->grid, &all->sizes.held, at_s, memory);
         reading->held_end_s[at] = at_s;
     }
     take_reasons(gpu->why, batch);
@@ -475,20 +475,25 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
 
 void lp__usage_process_end(lp__usage_reading *reading)
 {
-    lp_usage *usage = reading->all->usage;
+    lp__usage *all = reading->all;
+    lp_usage *usage = all->usage;
     lp_usage_process *process = reading->process;
+    const lp__grid *grid = &all->grid;
 
     lp__cover_end(&reading->covered, &reading->all->grid, reading->all->host.covered);
-    lp__hold_end(&reading->rss, &reading->all->grid, reading->all->host.rss, reading->at_s);
-    lp__hold_end(&reading->pss, &reading->all->grid, reading->all->host.pss, reading->at_s);
-    lp__hold_end(&reading->allocated, &reading->all->grid, reading->all->host.allocated, reading->at_s);
-    lp__hold_end(&reading->reserved, &reading->all->grid, reading->all->host.reserved, reading->at_s);
-    for (uint32_t i = 0; i < reading->all->device_count; i++)
-        lp__hold_end(&reading->held[i], &reading->all->grid, reading->all->host.held, reading->held_end_s[i]);
+    /* It was there until it ended, or was last seen: less than an interval after its last row. */
+    double lived_s = (double)usage->run->workers[process->worker].elapsed_ns / 1e9;
+    double to_s = fmax(reading->at_s, fmin(process->from_s + lived_s, reading->at_s + reading->interval_s));
+    lp__hold_end(&reading->rss, grid, &all->sizes.rss, to_s);
+    lp__hold_end(&reading->pss, grid, &all->sizes.pss, to_s);
+    lp__hold_end(&reading->allocated, grid, &all->sizes.allocated, to_s);
+    lp__hold_end(&reading->reserved, grid, &all->sizes.reserved, to_s);
+    for (uint32_t i = 0; i < all->device_count; i++)
+        lp__hold_end(&reading->held[i], grid, &all->sizes.held, reading->held_end_s[i]);
     /* One that lived for less than an interval has no whole one: over all of its time it used no more than in its busiest. */
     if (process->seconds >= MEAN_LEAST_S && !(process->cpu_s / process->seconds <= process->cpu_peak))
         process->cpu_peak = process->cpu_s / process->seconds;
-    process->to_s = reading->at_s;
+    process->to_s = to_s;
     lp__points_trend(&reading->rss_points, &process->rss);
     lp__points_trend(&reading->pss_points, &process->pss);
     add_io(&usage->io, &process->io);

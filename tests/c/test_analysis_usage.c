@@ -43,12 +43,14 @@ static lp_sample row_at(double at)
     return row;
 }
 
+static uint64_t interval_ns(void)
+{
+    return (uint64_t)((planned_s > 0 ? planned_s : spacing_s) * SECOND);
+}
+
 static lp_sample_head head_of(lp_series series, const lp_worker *worker)
 {
-    return (lp_sample_head){.series = series,
-                            .id = &worker->id,
-                            .interval_ns = (uint64_t)((planned_s > 0 ? planned_s : spacing_s) * SECOND),
-                            .collector_pid = 77};
+    return (lp_sample_head){.series = series, .id = &worker->id, .interval_ns = interval_ns(), .collector_pid = 77};
 }
 
 static void save(lp_series series, const lp_worker *worker, const lp_buffer *bytes)
@@ -72,7 +74,7 @@ static void save(lp_series series, const lp_worker *worker, const lp_buffer *byt
 static void write_process(const lp_worker *worker, double cores, double rss, double growth, unsigned skip_from,
                           unsigned skip_to)
 {
-    lp_sample_writer *writer = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS, 0, (uint64_t)(spacing_s * SECOND)));
+    lp_sample_writer *writer = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS, 0, interval_ns()));
     lp_sample_writer *device = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS_GPU, 1, SECOND));
     uint32_t top = lp_sample_writer_path(writer, 0, made_str("iteration"));
     uint32_t expand = lp_sample_writer_path(writer, top, made_str("expand"));
@@ -256,10 +258,15 @@ static void what_they_used_at_one_time(void)
     planned_s = 1.0;
     spacing_s = 0.2;
     write_process(workers[3], 1.0, 50 * MB, 0, 3, ROWS); /* 1 s of CPU time between two rows: five cores */
+    first_row_s = 1.6; /* and one that comes in the same second, when that one has gone */
+    write_process(workers[2], 1.0, 70 * MB, 0, 2, ROWS);
+    workers[2]->elapsed_ns = workers[3]->elapsed_ns = SECOND / 4;
     planned_s = 0.0;
-    spacing_s = 1.0;
-    run = make_run((lp_worker *[]){workers[0], workers[3]}, 2);
+    first_row_s = spacing_s = 1.0;
+    run = make_run((lp_worker *[]){workers[0], workers[3], workers[2]}, 3);
     CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_EQ(usage->at_once, 2u);
+    CHECK_NEAR(usage->rss_peak, 170 * MB, 1.0);
     CHECK_NEAR(usage->cpu_max_process, 5.0, 1e-6);
     CHECK_EQ(usage->cpu_max_worker, 1u);
     lp_usage_free(usage);
