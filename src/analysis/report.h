@@ -138,7 +138,7 @@ typedef enum lp_finding_kind {                    /* what `value` holds */
                                LP_FINDING_THROTTLED, /* a host: share of periods; seconds stopped; the limit in cores */
                                LP_FINDING_BLOCKED, /* a phase: blocked share of its time; of another role, which is `other` and works most, the share of its
                                 * time on a CPU and the one ready without a CPU */
-                               LP_FINDING_SLOW_WORKER, /* a role, a worker: its time over the mean of the role; workers */
+                               LP_FINDING_SLOW_WORKER, /* a role, a worker: its time over the mean of those of the role that do the same; their number; the role's */
                                LP_FINDING_GPU_IDLE, /* a phase: median of the devices' busy share in it; 95 % quantile elsewhere */
                                LP_FINDING_GROWTH, /* a worker: bytes a second, error, seconds until memory ends (NaN: no limit known); part of
                                   * the growth that fell to the phase whose path is `path` */
