@@ -72,7 +72,6 @@ typedef struct lp__usage_reading {
     double at_s, mono_s, first_s; /* of the last row: on the grid, CLOCK_MONOTONIC; of the first */
     int64_t before[LP_COLUMNS];
     double interval_s;
-    lp__cover covered;
     lp__hold rss, pss, allocated, reserved;
     lp__hold held[LP__USAGE_DEVICES];
     double held_end_s[LP__USAGE_DEVICES]; /* of the last row of each; on the grid */

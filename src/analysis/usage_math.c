@@ -44,25 +44,6 @@ void lp__grid_spread(const lp__grid *grid, double *bins, double from_s, double t
         bins[i] += amount * part_of(grid, i, from_s, to_s) / (to_s - from_s);
 }
 
-void lp__cover_end(lp__cover *cover, const lp__grid *grid, double *bins)
-{
-    bins[cover->bin] = fmax(bins[cover->bin], fmin(cover->seconds, grid->width_s));
-    cover->seconds = 0.0;
-}
-
-void lp__cover_add(lp__cover *cover, const lp__grid *grid, double *bins, double from_s, double to_s)
-{
-    uint32_t first = lp__grid_bin(grid, from_s), last = lp__grid_bin(grid, to_s);
-
-    for (uint32_t i = first; i <= last; i++) {
-        if (i != cover->bin) {
-            lp__cover_end(cover, grid, bins);
-            cover->bin = i;
-        }
-        cover->seconds += part_of(grid, i, from_s, to_s);
-    }
-}
-
 void lp__hold_init(lp__hold *hold)
 {
     *hold = (lp__hold){.value = (double)NAN};

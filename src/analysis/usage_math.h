@@ -17,15 +17,6 @@ lp__grid lp__grid_of(double seconds, double interval_s);
 uint32_t lp__grid_bin(const lp__grid *grid, double at_s); /* the nearest one for times outside */
 /* Adds `amount` to the bins between two moments, each by the part that lies in it; all of it to one bin if from >= to. */
 void lp__grid_spread(const lp__grid *grid, double *bins, double from_s, double to_s, double amount);
-/* How much of each bin was sampled: the intervals of one process, in order, are added up; of several processes the largest sum
- * counts, which is their union but where one ends and another begins within a bin. */
-typedef struct lp__cover { /* zeroed: begin */
-    uint32_t bin;
-    double seconds; /* of that bin, not yet in `bins` */
-} lp__cover;
-void lp__cover_add(lp__cover *cover, const lp__grid *grid, double *bins, double from_s, double to_s);
-void lp__cover_end(lp__cover *cover, const lp__grid *grid, double *bins);
-
 /* A size of one process that holds until the next row. In a bin through which the process lives its largest value there counts;
  * of processes that come or go within a bin, only what was there at one time: these parts of bins are kept and put together
  * when all are known (lp__sizes_end), or a pool that restarts its workers would hold all of a bin's at once. */

@@ -270,7 +270,6 @@ static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batc
         if (seconds >= reading->interval_s / 2) /* the steps of the clocks show in shorter ones */
             raise_to(&process->cpu_peak, took->cpu_s / seconds);
     }
-    lp__cover_add(&reading->covered, &all->grid, all->host.covered, took->from_s, took->to_s);
     add_known(&process->starved_s, taken(reading, batch, LP_COLUMN_RUN_DELAY, row, us));
     add_known(&process->switches_voluntary, taken(reading, batch, LP_COLUMN_SWITCHES_VOLUNTARY, row, 1.0));
     add_known(&process->switches_forced, taken(reading, batch, LP_COLUMN_SWITCHES_FORCED, row, 1.0));
@@ -480,7 +479,6 @@ void lp__usage_process_end(lp__usage_reading *reading)
     lp_usage_process *process = reading->process;
     const lp__grid *grid = &all->grid;
 
-    lp__cover_end(&reading->covered, &reading->all->grid, reading->all->host.covered);
     /* It was there until it ended, or was last seen: less than an interval after its last row. */
     double lived_s = (double)usage->run->workers[process->worker].elapsed_ns / 1e9;
     double to_s = fmax(reading->at_s, fmin(process->from_s + lived_s, reading->at_s + reading->interval_s));
@@ -493,7 +491,8 @@ void lp__usage_process_end(lp__usage_reading *reading)
     /* One that lived for less than an interval has no whole one: over all of its time it used no more than in its busiest. */
     if (process->seconds >= MEAN_LEAST_S && !(process->cpu_s / process->seconds <= process->cpu_peak))
         process->cpu_peak = process->cpu_s / process->seconds;
-    process->to_s = to_s;
+    process->to_s = reading->at_s;
+    process->gone_s = to_s;
     lp__points_trend(&reading->rss_points, &process->rss);
     lp__points_trend(&reading->pss_points, &process->pss);
     add_io(&usage->io, &process->io);

@@ -271,6 +271,24 @@ static void what_they_used_at_one_time(void)
     CHECK_EQ(usage->cpu_max_worker, 1u);
     lp_usage_free(usage);
     lp_run_free(run);
+    remove_folder(folder);
+    /* two that use one core each, one after the other in one second: never two cores */
+    make_folder(folder);
+    planned_s = 1.0;
+    spacing_s = 0.2;
+    write_process(workers[3], 0.2, 50 * MB, 0, 3, ROWS);
+    first_row_s = 1.5;
+    write_process(workers[2], 0.2, 70 * MB, 0, 3, ROWS);
+    planned_s = 0.0;
+    first_row_s = spacing_s = 1.0;
+    run = make_run((lp_worker *[]){workers[3], workers[2]}, 2);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_NEAR(usage->covered_s, 0.8, 1e-6);
+    CHECK_NEAR(usage->cpu_peak, 1.0, 1e-6);
+    CHECK_NEAR(usage->cpu_mean, 1.0, 1e-6);
+    CHECK_NEAR(usage->rss_peak, 70 * MB, 1.0);
+    lp_usage_free(usage);
+    lp_run_free(run);
     for (unsigned i = 0; i < 4; i++)
         lp_worker_free(workers[i]);
     remove_folder(folder);
