@@ -76,7 +76,7 @@ def test_rows_beyond_a_dozen_are_counted(tmp_path: Path) -> None:
 
 
 def test_columns_of_phases_add_up_to_the_totals(tmp_path: Path) -> None:
-    """One phase writes to pipes, the other into a mapped file: what calls wrote and what went to the disk are two sums."""
+    """One phase writes to pipes, the other into a mapped file: calls and disk are two sums."""
     pipes = [(k + 1) // 2 * (2 << 20) for k in range(ROWS)]  # 49 intervals, those that end with an odd row
     disk = [k // 2 * (3 << 20) for k in range(ROWS)]  # 49, the others
     rows(worker(1), tmp_path, usual() | {13: disk, 15: pipes}, ["map", "pipe"]).write(tmp_path)
