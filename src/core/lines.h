@@ -46,8 +46,13 @@ typedef enum lp_line_event { /* classes of own cost besides those of lines */
                              LP_LINE_RETURN,
                              LP_LINE_YIELD,
                              LP_LINE_RESUME,
+                             LP_LINE_CALL_BEFORE,   /* what the caller sees of LP_LINE_CALL: before the event */
+                             LP_LINE_RESUME_BEFORE, /* and of LP_LINE_RESUME */
                              LP_LINE_UNMARKED, /* a call of code that is not measured, from such code */
                              LP_LINE_LEFT,     /* the same from measured code */
+                             LP_LINE_LEFT_C,   /* the same by C code that it called */
+                             LP_LINE_INNER,    /* what a call of measured code from such code costs beyond one by C code */
+                             LP_LINE_RAISE,    /* an exception that is raised in measured code or passes through it */
                              LP_LINE_EVENTS
 } lp_line_event;
 
@@ -371,6 +376,7 @@ static inline lp_line_frame *lp__line_push(lp_line_thread *th, lp_line_code *cod
 static inline void lp_lines_call(lp_line_thread *th, lp_line_code *code, const void *frame, const void *context,
                                  uint64_t now)
 {
+    LP__LINE_ADD(th->seg->own, th->cost.event[LP_LINE_CALL_BEFORE]);
     lp_line_frame *f = lp__line_push(th, code, frame, context, now - th->seg->own);
 
     if (LP_LINE_LIKELY(f != NULL)) {
@@ -409,6 +415,16 @@ static inline void lp_lines_leave(lp_line_thread *th, const void *frame, const v
         lp__line_pop(th, th->top, now - th->seg->own);
         LP__LINE_ADD(th->seg->own, th->cost.event[LP_LINE_RETURN]);
     }
+}
+
+/* Ticks that this thread was in calls of the code before their first line; 0 unknown. */
+static inline uint64_t lp_lines_prologue(const lp_lines *lines, const lp_line_code *code)
+{
+    const lp_line_thread *th = lp__lines_current;
+
+    if (!th || th->lines != lines || code->index >= th->have || !th->cells[code->index])
+        return 0;
+    return lp__line_head(th->cells[code->index])->prologue;
 }
 
 /* Something that is no event of this thread's frames has cost `class`. */

@@ -22,6 +22,11 @@ static double positive(double value)
     return value > 0 ? value : 0;
 }
 
+static double at_most(double value, double most)
+{
+    return positive(value < most ? value : most);
+}
+
 /* ---- by what is on the lines ---- */
 
 static uint32_t slot_at(const lp_line_code *code, uint32_t unit, bool *loop)
@@ -142,15 +147,29 @@ static void work_out_events(const solving *s)
     if (s->backend->traces) {
         event[LP_LINE_LEFT] = positive(beyond(s, LPY_PROBE_LEFT, 1) / LPY_PROBE_REPEATS);
         error[LP_LINE_LEFT] = (p[LPY_PROBE_LEFT].error + beside) / LPY_PROBE_REPEATS;
+        event[LP_LINE_LEFT_C] = positive(beyond(s, LPY_PROBE_LEFT_C, 1));
+        error[LP_LINE_LEFT_C] = p[LPY_PROBE_LEFT_C].error + beside;
+        event[LP_LINE_RAISE] = positive(beyond(s, LPY_PROBE_RAISE, 4));
+        error[LP_LINE_RAISE] = p[LPY_PROBE_RAISE].error + beside;
         event[LP_LINE_UNMARKED] = positive(p[LPY_PROBE_UNMARKED].added / LPY_PROBE_REPEATS);
         error[LP_LINE_UNMARKED] = p[LPY_PROBE_UNMARKED].error / LPY_PROBE_REPEATS;
     }
-    double call = beyond(s, LPY_PROBE_CALLED, 1) / LPY_PROBE_REPEATS - event[LP_LINE_LEFT] - s->plain -
+    double call = beyond(s, LPY_PROBE_CALLED, 1) / LPY_PROBE_REPEATS - s->plain -
                   weight_of(s->backend, p[LPY_PROBE_CALLED].called);
-    event[LP_LINE_CALL] = event[LP_LINE_RETURN] = positive(call) / 2;
-    error[LP_LINE_CALL] = error[LP_LINE_RETURN] = (p[LPY_PROBE_CALLED].error + beside) / LPY_PROBE_REPEATS / 2;
-    double yield = beyond(s, LPY_PROBE_DRAIN, 1) - s->loop - weight_of(s->backend, p[LPY_PROBE_DRAIN].called);
-    event[LP_LINE_YIELD] = event[LP_LINE_RESUME] = positive(yield) / 2;
+    error[LP_LINE_CALL] = (p[LPY_PROBE_CALLED].error + beside) / LPY_PROBE_REPEATS;
+    if (s->backend->traces) {
+        double by_c = beyond(s, LPY_PROBE_MAPPED, 2) - weight_of(s->backend, p[LPY_PROBE_MAPPED].called);
+        event[LP_LINE_INNER] = positive(call - positive(by_c));
+        error[LP_LINE_INNER] = error[LP_LINE_CALL];
+        call = by_c;
+    }
+    /* What the call event costs within the call is what is seen there before the first line. */
+    event[LP_LINE_CALL] = at_most(p[LPY_PROBE_CALLED].prologue / LPY_PROBE_REPEATS, call);
+    event[LP_LINE_CALL_BEFORE] = event[LP_LINE_RETURN] = (positive(call) - event[LP_LINE_CALL]) / 2;
+    error[LP_LINE_CALL] = error[LP_LINE_RETURN] = error[LP_LINE_CALL] / 2;
+    double yield = beyond(s, LPY_PROBE_DRAIN, 2) - s->loop - weight_of(s->backend, p[LPY_PROBE_DRAIN].called);
+    event[LP_LINE_RESUME] = at_most(event[LP_LINE_CALL], yield);
+    event[LP_LINE_RESUME_BEFORE] = event[LP_LINE_YIELD] = (positive(yield) - event[LP_LINE_RESUME]) / 2;
     error[LP_LINE_YIELD] = error[LP_LINE_RESUME] = (p[LPY_PROBE_DRAIN].error + beside) / 2;
 }
 
@@ -217,8 +236,18 @@ PyObject *lpy_line_cost_dict(const lpy_line_backend *backend)
     } lines[] = {{"line", LPY_LINE_PLAIN},         {"line_far", LPY_LINE_FAR},
                  {"line_global", LPY_LINE_GLOBAL}, {"line_far_global", LPY_LINE_FAR | LPY_LINE_GLOBAL},
                  {"line_loop", LPY_LINE_LOOP},     {"line_far_loop", LPY_LINE_FAR | LPY_LINE_LOOP}};
-    static const char *const events[LP_LINE_EVENTS] = {"call",   "return",        "yield",
-                                                       "resume", "call_unmarked", "call_left"};
+    static const struct {
+        const char *name;
+        lp_line_event class, more; /* its other part; the same: none */
+    } events[] = {{"call", LP_LINE_CALL, LP_LINE_CALL_BEFORE},
+                  {"return", LP_LINE_RETURN, LP_LINE_RETURN},
+                  {"yield", LP_LINE_YIELD, LP_LINE_YIELD},
+                  {"resume", LP_LINE_RESUME, LP_LINE_RESUME_BEFORE},
+                  {"call_unmarked", LP_LINE_UNMARKED, LP_LINE_UNMARKED},
+                  {"call_left", LP_LINE_LEFT, LP_LINE_LEFT},
+                  {"call_left_c", LP_LINE_LEFT_C, LP_LINE_LEFT_C},
+                  {"call_inner", LP_LINE_INNER, LP_LINE_INNER},
+                  {"raise", LP_LINE_RAISE, LP_LINE_RAISE}};
     const costs *c = of(backend);
     PyObject *dict = PyDict_New();
     bool good = dict != NULL;
@@ -227,8 +256,12 @@ PyObject *lpy_line_cost_dict(const lpy_line_backend *backend)
         return dict;
     for (size_t i = 0; good && i < sizeof lines / sizeof *lines; i++)
         good = put_with_error(dict, lines[i].name, c->line[lines[i].class], c->line_error[lines[i].class]);
-    for (size_t i = 0; good && i < (backend->traces ? LP_LINE_EVENTS : LP_LINE_UNMARKED); i++)
-        good = put_with_error(dict, events[i], c->event[i], c->event_error[i]);
+    for (size_t i = 0; good && i < sizeof events / sizeof *events; i++) {
+        lp_line_event class = events[i].class, more = events[i].more;
+        if (class < LP_LINE_UNMARKED || backend->traces)
+            good = put_with_error(dict, events[i].name, c->event[class] + (more == class ? 0 : c->event[more]),
+                                  c->event_error[class]);
+    }
     if (good && backend->traces)
         good = put(dict, "instruction", lpy_line_prices[LPY_PRICE_PLAIN]);
     if (!good)

@@ -39,7 +39,8 @@ static const char program[] = "G = 1\n"
                               "  G\n"
                               "def called_m():\n pass\n" ONE_LINE("called", "", "called_m()") //
     "def drain_m(n):\n"
-    " for _ in n: yield\n"
+    " for _ in n:\n"
+    "  yield\n"
     "def drain(n):\n"
     " for _ in drain_m(n):\n"
     "  pass\n";
@@ -63,6 +64,7 @@ static const char trace_program[] = ONE_LINE("plain", "", "a = n; b = a") //
     ONE_LINE("of_global", "", "G")                                        //
     ONE_LINE("builtin", "", "len")                                        //
     ONE_LINE("attr", ", o=O()", "o.v")                                    //
+    ONE_LINE("of_method", ", l=[]", "l.clear()")                          //
     ONE_LINE("store_attr", ", o=O()", "o.v = n")                          //
     ONE_LINE("subscr", ", l=[1, 2]", "l[0]")                              //
     ONE_LINE("store_subscr", ", l=[1, 2]", "l[0] = n")                    //
@@ -71,7 +73,21 @@ static const char trace_program[] = ONE_LINE("plain", "", "a = n; b = a") //
     ONE_LINE("unpack", ", t=(1, 2)", "a, b = t")                          //
     ONE_LINE("call", "", "len(n)")                                        //
     "def g(): pass\n" ONE_LINE("left", "", "g()")                         //
-    ONE_LINE("unmarked", "", "g()");
+    ONE_LINE("unmarked", "", "g()")                                       //
+    "def g1(x): pass\n"
+    "def left_c(n):\n"
+    " for _ in map(g1, n):\n"
+    "  pass\n"
+    "def mapped_m(x):\n pass\n"
+    "def mapped(n):\n"
+    " for _ in map(mapped_m, n):\n"
+    "  pass\n"
+    "def raised(n):\n"
+    " for _ in n:\n"
+    "  try:\n"
+    "   raise KeyError\n"
+    "  except KeyError:\n"
+    "   pass\n";
 static const char *const names[LPY_PROBES] = {
     [LPY_PROBE_ONE] = "one",
     [LPY_PROBE_MORE] = "more",
@@ -86,6 +102,7 @@ static const char *const names[LPY_PROBES] = {
     PRICED(LPY_PRICE_GLOBAL) = "of_global",
     PRICED(LPY_PRICE_BUILTIN) = "builtin",
     PRICED(LPY_PRICE_ATTR) = "attr",
+    PRICED(LPY_PRICE_METHOD) = "of_method",
     PRICED(LPY_PRICE_STORE_ATTR) = "store_attr",
     PRICED(LPY_PRICE_SUBSCR) = "subscr",
     PRICED(LPY_PRICE_STORE_SUBSCR) = "store_subscr",
@@ -95,12 +112,16 @@ static const char *const names[LPY_PROBES] = {
     PRICED(LPY_PRICE_CALL) = "call",
 #undef PRICED
     [LPY_PROBE_LEFT] = "left",
+    [LPY_PROBE_LEFT_C] = "left_c",
+    [LPY_PROBE_MAPPED] = "mapped",
+    [LPY_PROBE_RAISE] = "raised",
     [LPY_PROBE_UNMARKED] = "unmarked",
 };
 
 typedef struct times { /* ticks of a run */
     int64_t round[MOST_ROUNDS];
     int64_t least, second;
+    int64_t prologue; /* the least */
 } times;
 
 typedef struct side { /* one copy of all probes */
@@ -113,6 +134,7 @@ typedef struct bench {
     PyObject *none, *few, *passes; /* ranges */
     size_t probes;
     uint32_t rounds;
+    LineEngine *engine; /* borrowed */
 } bench;
 
 /* ---- the programs ---- */
@@ -157,7 +179,7 @@ static bool mark(LineEngine *engine, PyObject *function, PyObject **code)
     return index != NULL;
 }
 
-static bool mark_all(bench *b, LineEngine *engine, lpy_probed out[LPY_PROBES])
+static bool mark_all(bench *b, lpy_probed out[LPY_PROBES])
 {
     bool good = true;
 
@@ -165,7 +187,8 @@ static bool mark_all(bench *b, LineEngine *engine, lpy_probed out[LPY_PROBES])
         PyObject *function = function_of(&b->measured, i, ""), *called = function_of(&b->measured, i, "_m");
         if (i == LPY_PROBE_UNMARKED)
             continue;
-        good = function && mark(engine, function, &out[i].code) && (!called || mark(engine, called, &out[i].called));
+        good = function && mark(b->engine, function, &out[i].code) &&
+               (!called || mark(b->engine, called, &out[i].called));
     }
     return good;
 }
@@ -191,15 +214,28 @@ static bool call(PyObject *function, PyObject *passes, times *t, uint32_t round)
     return result != NULL;
 }
 
-static bool round_of(bench *b, side *copy)
+/* Of what the probe calls, so far; 0 where that is not measured. */
+static int64_t prologue_of(const bench *b, PyObject *called)
+{
+    const lp_line_code *code = called ? lp_lines_code(b->engine->core, called) : NULL;
+
+    return code ? (int64_t)lp_lines_prologue(b->engine->core, code) : 0;
+}
+
+static bool round_of(bench *b, side *copy, const lpy_probed out[LPY_PROBES])
 {
     for (size_t i = 0; i < b->probes; i++) {
         PyObject *function = function_of(copy, i, "");
         times *of = &copy->of[i], *none = &copy->none[i];
 
-        if (!function || !call(function, b->few, NULL, 0) || !call(function, b->none, none, b->rounds) ||
-            !call(function, b->passes, of, b->rounds))
+        if (!function || !call(function, b->few, NULL, 0) || !call(function, b->none, none, b->rounds))
             return false;
+        int64_t before = prologue_of(b, out[i].called);
+        if (!call(function, b->passes, of, b->rounds))
+            return false;
+        before = prologue_of(b, out[i].called) - before;
+        if (b->rounds == 0 || before < of->prologue)
+            of->prologue = before;
     }
     return true;
 }
@@ -220,17 +256,17 @@ static bool method(LineEngine *engine, const char *name)
     return result != NULL;
 }
 
-static bool run(bench *b, LineEngine *engine)
+static bool run(bench *b, const lpy_probed out[LPY_PROBES])
 {
     bool good = true;
 
     while (good && b->rounds < MOST_ROUNDS &&
            (b->rounds < LEAST_ROUNDS || !agree(b, &b->bare) || !agree(b, &b->measured))) {
-        good = round_of(b, &b->bare) && method(engine, "start");
+        good = round_of(b, &b->bare, out) && method(b->engine, "start");
         if (!good)
             break;
-        good = engine->active && round_of(b, &b->measured);
-        good = method(engine, "stop") && good;
+        good = b->engine->active && round_of(b, &b->measured, out);
+        good = method(b->engine, "stop") && good;
         b->rounds++;
     }
     return good;
@@ -257,6 +293,7 @@ static void work_out(bench *b, lpy_probed out[LPY_PROBES])
         times *bare = &b->bare.of[i], *measured = &b->measured.of[i];
         int64_t fixed = b->measured.none[i].least - b->bare.none[i].least;
         out[i].added = (double)(measured->least - bare->least - fixed) / PASSES;
+        out[i].prologue = (double)measured->prologue / PASSES;
         out[i].error = (spread(bare, b->rounds) + spread(measured, b->rounds)) / PASSES / 2;
     }
 }
@@ -276,7 +313,8 @@ bool lpy_probe_run(const lpy_line_backend *backend, lpy_probed out[LPY_PROBES])
     memset(out, 0, LPY_PROBES * sizeof *out);
     lp_clock_init(-1); /* the ticks before are others */
     if (good) {
-        ((LineEngine *)engine)->calibrating = true;
+        b->engine = (LineEngine *)engine;
+        b->engine->calibrating = true;
         b->probes = backend->traces ? LPY_PROBES : LPY_PROBE_ALWAYS;
         b->none = range_of(0);
         b->few = range_of(WARM_PASSES);
@@ -284,7 +322,7 @@ bool lpy_probe_run(const lpy_line_backend *backend, lpy_probed out[LPY_PROBES])
         b->bare.globals = namespace_of(backend);
         b->measured.globals = namespace_of(backend);
         good = b->none && b->few && b->passes && b->bare.globals && b->measured.globals &&
-               mark_all(b, (LineEngine *)engine, out) && run(b, (LineEngine *)engine);
+               mark_all(b, out) && run(b, out);
         if (good)
             work_out(b, out);
         Py_XDECREF(b->measured.globals);

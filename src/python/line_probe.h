@@ -20,12 +20,16 @@ typedef enum lpy_probe {
     LPY_PROBE_PLAIN = LPY_PROBE_ALWAYS,
     LPY_PROBE_PRICED, /* one for each lpy_line_price above the plain one */
     LPY_PROBE_LEFT = LPY_PROBE_PRICED + LPY_PRICES - LPY_PRICE_GLOBAL, /* calls of a function that is not measured */
-    LPY_PROBE_UNMARKED, /* the same in a loop that is not measured, either */
+    LPY_PROBE_LEFT_C,   /* the same by C code */
+    LPY_PROBE_MAPPED,   /* calls of a measured function by C code */
+    LPY_PROBE_RAISE,    /* an exception */
+    LPY_PROBE_UNMARKED, /* as LEFT in a loop that is not measured, either */
     LPY_PROBES
 } lpy_probe;
 
 typedef struct lpy_probed {
     double added, error; /* ticks a pass */
+    double prologue;     /* of that, between a call of what is called and its first line */
     PyObject *code;      /* of the loop; owned, NULL unless the back end traces */
     PyObject *called;    /* of what it calls that is measured; owned or NULL */
 } lpy_probed;

@@ -312,9 +312,11 @@ static inline bool event(PyFrameObject *object, int what, PyObject *arg)
     return true;
 }
 
-/* `exception` says nothing that `return` without a value does not. */
+/* `exception` says nothing that `return` without a value does not, but it has cost something. */
 static inline bool is_wanted(int what)
 {
+    if (what == PyTrace_EXCEPTION)
+        lp_lines_cost(LP_LINE_RAISE);
     return what != PyTrace_EXCEPTION && what != PyTrace_OPCODE;
 }
 
@@ -465,8 +467,11 @@ static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
             lp_lines_cost(LP_LINE_UNMARKED);
         return state.next(tstate, frame, throwing);
     }
+    bool left = is_ours(tstate->c_tracefunc);
     if (is_direct(tstate, frame))
-        lp_lines_cost(is_ours(tstate->c_tracefunc) ? LP_LINE_LEFT : LP_LINE_UNMARKED);
+        lp_lines_cost(!left ? LP_LINE_UNMARKED : marked ? LP_LINE_INNER : LP_LINE_LEFT);
+    else if (left && !marked)
+        lp_lines_cost(LP_LINE_LEFT_C);
     return evaluate_slowly(tstate, frame, throwing, marked);
 }
 

@@ -32,7 +32,7 @@ static uint8_t price_of(const char *name)
                  {"CACHE", LPY_PRICE_NOTHING},
                  {"LOAD_GLOBAL", LPY_PRICE_GLOBAL},
                  {"LOAD_ATTR", LPY_PRICE_ATTR},
-                 {"LOAD_METHOD", LPY_PRICE_ATTR},
+                 {"LOAD_METHOD", LPY_PRICE_METHOD},
                  {"STORE_ATTR", LPY_PRICE_STORE_ATTR},
                  {"BINARY_SUBSCR", LPY_PRICE_SUBSCR},
                  {"STORE_SUBSCR", LPY_PRICE_STORE_SUBSCR},
