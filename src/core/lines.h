@@ -48,11 +48,12 @@ typedef enum lp_line_event { /* classes of own cost besides those of lines */
                              LP_LINE_RESUME,
                              LP_LINE_CALL_BEFORE,   /* what the caller sees of LP_LINE_CALL: before the event */
                              LP_LINE_RESUME_BEFORE, /* and of LP_LINE_RESUME */
-                             LP_LINE_UNMARKED, /* a call of code that is not measured, from such code */
-                             LP_LINE_LEFT,     /* the same from measured code */
-                             LP_LINE_LEFT_C,   /* the same by C code that it called */
-                             LP_LINE_INNER,    /* what a call of measured code from such code costs beyond one by C code */
-                             LP_LINE_RAISE,    /* an exception that is raised in measured code or passes through it */
+                             LP_LINE_UNMARKED,      /* a call of code that is not measured, from such code */
+                             LP_LINE_LEFT,          /* the same from measured code */
+                             LP_LINE_LEFT_C,        /* the same by C code that it called */
+                             LP_LINE_INNER, /* what a call of measured code from such code costs beyond the cheaper of the two ways */
+                             LP_LINE_INNER_C, /* the same by C code */
+                             LP_LINE_RAISE,   /* an exception that is raised in measured code or passes through it */
                              LP_LINE_EVENTS
 } lp_line_event;
 
@@ -425,6 +426,14 @@ static inline uint64_t lp_lines_prologue(const lp_lines *lines, const lp_line_co
     if (!th || th->lines != lines || code->index >= th->have || !th->cells[code->index])
         return 0;
     return lp__line_head(th->cells[code->index])->prologue;
+}
+
+/* Ticks that were taken off in this thread; 0 unknown. */
+static inline uint64_t lp_lines_own(const lp_lines *lines)
+{
+    const lp_line_thread *th = lp__lines_current;
+
+    return th && th->lines == lines ? th->seg->own : 0;
 }
 
 /* Something that is no event of this thread's frames has cost `class`. */

@@ -8,9 +8,9 @@
 #include "python/line_probe.h"
 
 #define LEAST_ROUNDS 12
-#define MOST_ROUNDS 24
+#define MOST_ROUNDS 16
 #define AGREE 50 /* two times agree within one part in this */
-#define PASSES 40
+#define PASSES 32
 #define WARM_PASSES 3
 #define BLANK_LINES 300 /* before those that are far */
 
@@ -74,6 +74,10 @@ static const char trace_program[] = ONE_LINE("plain", "", "a = n; b = a") //
     ONE_LINE("call", "", "len(n)")                                        //
     "def g(): pass\n" ONE_LINE("left", "", "g()")                         //
     ONE_LINE("unmarked", "", "g()")                                       //
+    "def iter(n, t=(0,) * 8):\n"
+    " for _ in n:\n"
+    "  for _ in t:\n"
+    "   pass\n"
     "def g1(x): pass\n"
     "def left_c(n):\n"
     " for _ in map(g1, n):\n"
@@ -110,6 +114,7 @@ static const char *const names[LPY_PROBES] = {
     PRICED(LPY_PRICE_COMPARE) = "compare",
     PRICED(LPY_PRICE_UNPACK) = "unpack",
     PRICED(LPY_PRICE_CALL) = "call",
+    PRICED(LPY_PRICE_ITER) = "iter",
 #undef PRICED
     [LPY_PROBE_LEFT] = "left",
     [LPY_PROBE_LEFT_C] = "left_c",
@@ -132,7 +137,7 @@ typedef struct side { /* one copy of all probes */
 typedef struct bench {
     side bare, measured;
     PyObject *none, *few, *passes; /* ranges */
-    size_t probes;
+    bool traces;
     uint32_t rounds;
     LineEngine *engine; /* borrowed */
 } bench;
@@ -146,8 +151,8 @@ static PyObject *namespace_of(const lpy_line_backend *backend)
 
     memset(blank, '\n', BLANK_LINES);
     blank[BLANK_LINES] = '\0';
-    PyObject *text =
-        PyUnicode_FromFormat("%s%s%s%s", program, backend->traces ? trace_program : "", blank, far_program);
+    PyObject *text = PyUnicode_FromFormat("%s%s%s%s", program, backend->traces ? trace_program : "",
+                                          backend->traces ? "" : blank, backend->traces ? "" : far_program);
     const char *source = text ? PyUnicode_AsUTF8(text) : NULL;
     if (globals && source && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0)
         code = Py_CompileString(source, "<lineprofiler own cost>", Py_file_input);
@@ -179,16 +184,21 @@ static bool mark(LineEngine *engine, PyObject *function, PyObject **code)
     return index != NULL;
 }
 
+static bool has(const bench *b, size_t probe)
+{
+    return b->traces ? probe < LPY_PROBE_GLOBALS || probe >= LPY_PROBE_PLAIN : probe < LPY_PROBE_PLAIN;
+}
+
 static bool mark_all(bench *b, lpy_probed out[LPY_PROBES])
 {
     bool good = true;
 
-    for (size_t i = 0; good && i < b->probes; i++) {
+    for (size_t i = 0; good && i < LPY_PROBES; i++) {
         PyObject *function = function_of(&b->measured, i, ""), *called = function_of(&b->measured, i, "_m");
-        if (i == LPY_PROBE_UNMARKED)
+        if (i == LPY_PROBE_UNMARKED || !has(b, i))
             continue;
-        good = function && mark(b->engine, function, &out[i].code) &&
-               (!called || mark(b->engine, called, &out[i].called));
+        good =
+            function && mark(b->engine, function, &out[i].code) && (!called || mark(b->engine, called, &out[i].called));
     }
     return good;
 }
@@ -224,10 +234,12 @@ static int64_t prologue_of(const bench *b, PyObject *called)
 
 static bool round_of(bench *b, side *copy, const lpy_probed out[LPY_PROBES])
 {
-    for (size_t i = 0; i < b->probes; i++) {
+    for (size_t i = 0; i < LPY_PROBES; i++) {
         PyObject *function = function_of(copy, i, "");
         times *of = &copy->of[i], *none = &copy->none[i];
 
+        if (!has(b, i))
+            continue;
         if (!function || !call(function, b->few, NULL, 0) || !call(function, b->none, none, b->rounds))
             return false;
         int64_t before = prologue_of(b, out[i].called);
@@ -242,8 +254,8 @@ static bool round_of(bench *b, side *copy, const lpy_probed out[LPY_PROBES])
 
 static bool agree(const bench *b, const side *copy)
 {
-    for (size_t i = 0; i < b->probes; i++)
-        if (copy->of[i].second - copy->of[i].least > copy->of[i].least / AGREE)
+    for (size_t i = 0; i < LPY_PROBES; i++)
+        if (has(b, i) && copy->of[i].second - copy->of[i].least > copy->of[i].least / AGREE)
             return false;
     return true;
 }
@@ -289,7 +301,9 @@ static double spread(times *t, uint32_t rounds)
 
 static void work_out(bench *b, lpy_probed out[LPY_PROBES])
 {
-    for (size_t i = 0; i < b->probes; i++) {
+    for (size_t i = 0; i < LPY_PROBES; i++) {
+        if (!has(b, i))
+            continue;
         times *bare = &b->bare.of[i], *measured = &b->measured.of[i];
         int64_t fixed = b->measured.none[i].least - b->bare.none[i].least;
         out[i].added = (double)(measured->least - bare->least - fixed) / PASSES;
@@ -315,14 +329,14 @@ bool lpy_probe_run(const lpy_line_backend *backend, lpy_probed out[LPY_PROBES])
     if (good) {
         b->engine = (LineEngine *)engine;
         b->engine->calibrating = true;
-        b->probes = backend->traces ? LPY_PROBES : LPY_PROBE_ALWAYS;
+        b->traces = backend->traces;
         b->none = range_of(0);
         b->few = range_of(WARM_PASSES);
         b->passes = range_of(PASSES);
         b->bare.globals = namespace_of(backend);
         b->measured.globals = namespace_of(backend);
-        good = b->none && b->few && b->passes && b->bare.globals && b->measured.globals &&
-               mark_all(b, out) && run(b, out);
+        good =
+            b->none && b->few && b->passes && b->bare.globals && b->measured.globals && mark_all(b, out) && run(b, out);
         if (good)
             work_out(b, out);
         Py_XDECREF(b->measured.globals);

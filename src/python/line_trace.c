@@ -470,8 +470,8 @@ static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
     bool left = is_ours(tstate->c_tracefunc);
     if (is_direct(tstate, frame))
         lp_lines_cost(!left ? LP_LINE_UNMARKED : marked ? LP_LINE_INNER : LP_LINE_LEFT);
-    else if (left && !marked)
-        lp_lines_cost(LP_LINE_LEFT_C);
+    else if (left && !(marked && lpy_frame_is_generators(frame)))
+        lp_lines_cost(marked ? LP_LINE_INNER_C : LP_LINE_LEFT_C);
     return evaluate_slowly(tstate, frame, throwing, marked);
 }
 
