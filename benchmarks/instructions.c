@@ -198,7 +198,7 @@ static inline void call_once(void)
 static inline void region_once(void)
 {
     if (!lp_lines_region_enter(lines, region_name, now_ticks += TICKS) ||
-        !lp_lines_region_leave(lines, now_ticks += TICKS))
+        !lp_lines_region_leave(lines, UINT32_MAX, now_ticks += TICKS))
         fail("a region was refused");
 }
 

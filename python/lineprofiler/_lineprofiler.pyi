@@ -130,8 +130,8 @@ class LineEngine:
     def region_enter(self, name: str, /) -> None:
         """Begins a region in this thread. Raises TypeError for a name that is no str."""
 
-    def region_leave(self) -> None:
-        """Ends the region that was entered last in this thread."""
+    def region_leave(self, name: str | None = None, /) -> None:
+        """Ends the region of this name that was entered last in this thread; None: that of any."""
 
     def clear(self) -> None:
         """All figures to zero; marks stay, and what is open begins now."""
@@ -145,6 +145,10 @@ class LineEngine:
     @property
     def own_cost(self) -> dict[str, float]:
         """ns that an event of each class adds, as taken off from all times, and ``…_error``. Empty before start()."""
+
+    @property
+    def segment(self) -> str:
+        """Path of the file that this process's figures lie in; "" if there is none."""
 
     @property
     def trouble(self) -> list[str]:

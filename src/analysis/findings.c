@@ -98,10 +98,17 @@ static role_time time_of(const lp_report_role *role)
 }
 
 /* CPUs that others than our processes kept busy, where that is why none was free: we may use all of the host, so that what is busy
- * there is missing here. NaN: not known, or of no weight. */
-static double busy_besides(const lp_usage_host *host, double cpus)
+ * there is missing here. What processes used between their last sample and their end is in no sample, but in their phases, so the
+ * larger of both counts as ours. NaN: not known, or of no weight. */
+static double busy_besides(const lp_report *report, const lp_usage_host *host, double cpus)
 {
-    double besides = host->busy_mean - host->cpu_mean;
+    double ours = host->cpu_mean, in_phases = 0.0;
+
+    for (uint32_t i = 0; report->usage->host_count == 1 && i < report->role_count; i++)
+        in_phases += time_of(&report->roles[i]).cpu;
+    if (host->seconds > 0.0)
+        ours = fmax(ours, in_phases / 1e9 / host->seconds);
+    double besides = host->busy_mean - ours;
 
     return cpus >= host->online && besides >= OTHERS_LEAST * cpus ? besides : (double)NAN;
 }
@@ -123,8 +130,8 @@ static void find_starved(list *to, double total)
             double cpus = fmin(host->cpus, isnan(host->quota) ? host->cpus : host->quota);
             if (!isnan(cpus) && !(cpus >= found.value[1])) {
                 found.value[1] = cpus;
-                found.value[2] = host->processes;
-                found.value[3] = busy_besides(host, cpus);
+                found.value[2] = host->at_once;
+                found.value[3] = busy_besides(report, host, cpus);
                 found.host = h;
             }
         }

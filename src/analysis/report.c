@@ -21,7 +21,16 @@ static double clamp(double value, double low, double high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* The amount at rank `rank` (1 = the smallest) of a counter whose negative amounts are kept by magnitude. */
+/* The last cell has no end: what lies in it is known to be the extreme one if it is alone, else not. */
+static double amount_in(const lp_cell *cell, int64_t extreme, bool negative)
+{
+    if (cell->index == LP_HIST_CELLS - 1)
+        return cell->count == 1 ? (double)extreme : (double)NAN;
+    return negative ? -lp_hist_value(cell->index) : lp_hist_value(cell->index);
+}
+
+/* The amount at rank `rank` (1 = the smallest) of a counter whose negative amounts are kept by magnitude. NaN: beyond what the
+ * histogram tells apart. */
 static double amount_at(const lp_counter *counter, uint64_t rank)
 {
     uint64_t negatives = lp_cells_total(&counter->negative), seen = 0;
@@ -31,14 +40,14 @@ static double amount_at(const lp_counter *counter, uint64_t rank)
         for (uint32_t i = 0; i < counter->negative.size; i++) {
             seen += counter->negative.at[i].count;
             if (seen >= from_smallest)
-                return -lp_hist_value(counter->negative.at[i].index);
+                return amount_in(&counter->negative.at[i], counter->min, true);
         }
     }
     seen = negatives;
     for (uint32_t i = 0; i < counter->positive.size; i++) {
         seen += counter->positive.at[i].count;
         if (seen >= rank)
-            return lp_hist_value(counter->positive.at[i].index);
+            return amount_in(&counter->positive.at[i], counter->max, false);
     }
     return (double)counter->max;
 }

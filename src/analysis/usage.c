@@ -171,6 +171,8 @@ static lp_status read_devices(lp__usage_reading *reading, int fd)
     lp_error error = {.offset = UINT64_MAX};
     lp_status status = lp_samples_open(fd, "", &file, &error);
 
+    if (status == LP_OK)
+        lp__usage_place(reading, lp_samples_identity(file)->boot_id);
     while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
         if (batch->series == LP_SERIES_PROCESS_GPU && batch->rows > 0)
             lp__usage_process_gpu_batch(reading, batch);
@@ -227,7 +229,8 @@ static lp_status read_source(lp__usage *all, const source *from, lp_usage_host *
 
 static bool new_bins(lp_arena *arena, uint32_t count, lp__bins *bins)
 {
-    double **const all[] = {&bins->cpu_s, &bins->rss, &bins->pss, &bins->read, &bins->write, &bins->covered};
+    double **const all[] = {&bins->cpu_s,   &bins->rss,       &bins->pss,      &bins->read, &bins->write,
+                            &bins->covered, &bins->allocated, &bins->reserved, &bins->held};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!(*all[i] = lp_arena_take(arena, count * sizeof **all[i])))
@@ -273,8 +276,10 @@ static void end_host(lp__usage *all, lp_usage_host *host)
 {
     uint32_t bins = all->grid.bins;
     double covered = sum(all->host.covered, bins);
-    double *const from[] = {all->host.cpu_s, all->host.rss, all->host.pss, all->host.read, all->host.write};
-    double *const to[] = {all->run.cpu_s, all->run.rss, all->run.pss, all->run.read, all->run.write};
+    double *const from[] = {all->host.cpu_s, all->host.rss,       all->host.pss,      all->host.read,
+                            all->host.write, all->host.allocated, all->host.reserved, all->host.held};
+    double *const to[] = {all->run.cpu_s, all->run.rss,       all->run.pss,      all->run.read,
+                          all->run.write, all->run.allocated, all->run.reserved, all->run.held};
 
     lp__usage_host_end(all, host);
     if (host->processes > 0 && covered > 0.0) {
@@ -428,6 +433,12 @@ static void derive(lp__usage *all)
     usage->cpu_mean = usage->cpu_known && usage->covered_s > 0.0 ? usage->cpu_s / usage->covered_s : nan;
     usage->rss_peak = usage->rss_known ? highest(all->run.rss, grid->bins) : nan;
     usage->pss_peak = usage->pss_known ? highest(all->run.pss, grid->bins) : nan;
+    if (!isnan(usage->vram_allocated_peak))
+        usage->vram_allocated_peak = highest(all->run.allocated, grid->bins);
+    if (!isnan(usage->vram_reserved_peak))
+        usage->vram_reserved_peak = highest(all->run.reserved, grid->bins);
+    if (!isnan(usage->vram_held_peak))
+        usage->vram_held_peak = highest(all->run.held, grid->bins);
     usage->read_peak = usage->io_known ? highest_rate(grid, all->run.read, all->run.covered) : nan;
     usage->write_peak = usage->io_known ? highest_rate(grid, all->run.write, all->run.covered) : nan;
     spark(grid, all->run.cpu_s, all->run.covered, true, LP_USAGE_SPARK, usage->cpu_series);
@@ -443,6 +454,42 @@ static void derive(lp__usage *all)
     for (uint32_t i = 0; i < usage->host_count && usage->gpu_count == 0; i++)
         if (usage->hosts[i].gpu_why != LP_REASON_NONE)
             usage->gpu_why = usage->hosts[i].gpu_why;
+}
+
+typedef struct turn { /* a process comes or goes */
+    double at_s;
+    int by;
+} turn;
+
+static int turn_order(const void *a, const void *b)
+{
+    const turn *x = a, *y = b;
+
+    if (x->at_s != y->at_s)
+        return x->at_s < y->at_s ? -1 : 1;
+    return y->by - x->by; /* one row is a time, too */
+}
+
+/* How many of them there were at one time, the most. */
+static lp_status most_at_once(const lp_usage_process *processes, uint32_t count, uint32_t *most)
+{
+    turn *turns = malloc((2u * count + 1u) * sizeof *turns);
+    uint32_t now = 0;
+
+    if (!turns)
+        return LP_E_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
+        turns[2 * i] = (turn){processes[i].from_s, 1};
+        turns[2 * i + 1] = (turn){processes[i].to_s, -1};
+    }
+    qsort(turns, 2u * count, sizeof *turns, turn_order);
+    *most = 0;
+    for (uint32_t i = 0; i < 2u * count; i++) {
+        now += (uint32_t)turns[i].by;
+        *most = now > *most ? now : *most;
+    }
+    free(turns);
+    return LP_OK;
 }
 
 static lp_status read_all(lp_usage *usage, const sources *list)
@@ -466,10 +513,15 @@ static lp_status read_all(lp_usage *usage, const sources *list)
             end++;
         lp_usage_host *host = &usage->hosts[usage->host_count++];
         host_init(host, list->at[i].host);
+        uint32_t first = usage->process_count;
         status = read_host(&all, list->at + i, end - i, host);
         end_host(&all, host);
+        if (status == LP_OK)
+            status = most_at_once(usage->processes + first, usage->process_count - first, &host->at_once);
         i = end;
     }
+    if (status == LP_OK)
+        status = most_at_once(usage->processes, usage->process_count, &usage->at_once);
     if (status == LP_OK)
         derive(&all);
     free(all.slots);

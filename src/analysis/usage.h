@@ -37,6 +37,7 @@ typedef struct lp_usage_process {
     uint32_t worker; /* index into run->workers */
     uint64_t rows;
     double seconds;         /* from its first row to its last */
+    double from_s, to_s;    /* of those, seconds after the run's start */
     double missed;          /* intervals at whose end no row was taken, as its collector counted */
     double gaps;            /* intervals that were too long to belong to a phase */
     double cpu_s, cpu_peak; /* CPU seconds between first and last row; cores in its busiest interval */
@@ -53,6 +54,7 @@ typedef struct lp_usage_process {
 typedef struct lp_usage_host {
     uint32_t host;             /* index into run->hosts */
     uint32_t processes;        /* with rows */
+    uint32_t at_once;          /* of those, the most at one time */
     double cpu_peak, cpu_mean; /* cores of our processes together, in the busiest bin; over the sampled time */
     double rss_peak, pss_peak; /* bytes, together; PSS NaN unless it is known of every process */
     uint32_t pss_missing;
@@ -102,6 +104,7 @@ typedef struct lp_usage {
     const lp_run *run;           /* borrowed */
     lp_usage_process *processes; /* those with rows, in the run's order */
     uint32_t process_count;
+    uint32_t at_once;   /* processes, the most at one time; of all hosts */
     uint32_t unsampled; /* workers of the run without a row */
     lp_usage_host *hosts;
     uint32_t host_count;

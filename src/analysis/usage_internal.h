@@ -10,6 +10,7 @@
 
 typedef struct lp__bins { /* one number a bin; owned by the usage's arena */
     double *cpu_s, *rss, *pss, *read, *write, *covered;
+    double *allocated, *reserved, *held; /* of devices' memory */
 } lp__bins;
 
 /* Up to where something of a host has been told. Collectors of several containers on one machine tell of the same time, so each
@@ -69,7 +70,9 @@ typedef struct lp__usage_reading {
     int64_t before[LP_COLUMNS];
     double interval_s;
     lp__cover covered;
-    lp__hold rss, pss;
+    lp__hold rss, pss, allocated, reserved;
+    lp__hold held[LP__USAGE_DEVICES];
+    double held_end_s[LP__USAGE_DEVICES]; /* of the last row of each; on the grid */
     lp__points rss_points, pss_points;
 } lp__usage_reading;
 

@@ -10,6 +10,7 @@
 
 #define PATH_ROOM 8192u /* of a joined path; longer ones are cut at their left */
 #define KIB 1024.0
+#define MEAN_LEAST_S 0.1 /* the moments of rows are known to 1 ms: 1 % of this */
 
 static uint32_t hash_of(lp_str text)
 {
@@ -199,7 +200,7 @@ static lp_status charge_phases(lp__usage_reading *reading, const lp_samples *fil
     lp__usage *all = reading->all;
     uint32_t none = lp__usage_phase(all, (lp_str){LP_USAGE_NO_PHASE, strlen(LP_USAGE_NO_PHASE)}, true);
     uint32_t at = row ? batch->share_end[row - 1] : 0, left = LP_SAMPLE_WHOLE, best = none, best_parts = 0;
-    double vram = known(at_row(batch, LP_COLUMN_TORCH_ALLOCATED, row), KIB);
+    double vram = known(at_row(batch, LP_COLUMN_TORCH_ALLOCATED, row), reading->kib);
 
     if (none == UINT32_MAX)
         return LP_E_MEMORY;
@@ -299,9 +300,15 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
         lp__points_add(&reading->pss_points, at_s, pss);
     }
     raise_to(&reading->all->affinity, known(at_row(batch, LP_COLUMN_CPUS_ALLOWED, row), 1.0));
-    raise_to(&process->children_rss_peak, known(at_row(batch, LP_COLUMN_CHILDREN_LIVING_RSS, row), KIB));
-    raise_to(&usage->vram_allocated_peak, known(at_row(batch, LP_COLUMN_TORCH_ALLOCATED, row), KIB));
-    raise_to(&usage->vram_reserved_peak, known(at_row(batch, LP_COLUMN_TORCH_RESERVED, row), KIB));
+    raise_to(&process->children_rss_peak, known(at_row(batch, LP_COLUMN_CHILDREN_LIVING_RSS, row), reading->kib));
+    double allocated = known(at_row(batch, LP_COLUMN_TORCH_ALLOCATED, row), reading->kib),
+           reserved = known(at_row(batch, LP_COLUMN_TORCH_RESERVED, row), reading->kib);
+    if (!isnan(allocated))
+        lp__hold_set(&reading->allocated, grid, reading->all->host.allocated, at_s, allocated);
+    if (!isnan(reserved))
+        lp__hold_set(&reading->reserved, grid, reading->all->host.reserved, at_s, reserved);
+    raise_to(&usage->vram_allocated_peak, allocated); /* one of them, until the sums of all are known */
+    raise_to(&usage->vram_reserved_peak, reserved);
 }
 
 /* Why nothing is known of a column, unless something is. */
@@ -364,6 +371,7 @@ lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *
         if (!reading->started) {
             took.to_s = (double)((int64_t)batch->mono_ns + reading->place_ns) / 1e9 + after - reading->all->begin_s;
             reading->first_s = mono_s;
+            process->from_s = took.to_s;
             process->cpu_unsampled_s = known(at_row(batch, LP_COLUMN_CPU, row), 1e-6);
         } else { /* the clock that is not set tells how long */
             took.to_s = took.from_s + fmax(mono_s - reading->mono_s, 0.0);
@@ -404,8 +412,10 @@ void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_bat
         return;
     lp__device *device = &all->devices[at];
     lp_usage_gpu *gpu = &all->usage->gpus[device->gpu];
+    double place_s = (double)((int64_t)batch->mono_ns + place_of(reading, batch)) / 1e9 - all->begin_s;
     reading->devices[at] = true;
     for (uint32_t row = 0; row < batch->rows; row++) {
+        double at_s = place_s + (double)batch->time_us[row] / 1e6;
         double memory = known(at_row(batch, LP_COLUMN_GPU_OURS_MEMORY, row), KIB);
         double busy = known(at_row(batch, LP_COLUMN_GPU_OURS_BUSY, row), 1e-3);
         if (!isnan(busy)) {
@@ -414,6 +424,9 @@ void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_bat
         }
         raise_to(&gpu->ours_memory_peak, memory);
         raise_to(&all->usage->vram_held_peak, memory);
+        if (!isnan(memory))
+            lp__hold_set(&reading->held[at], &all->grid, all->host.held, at_s, memory);
+        reading->held_end_s[at] = at_s;
     }
     take_reasons(gpu->why, batch);
 }
@@ -434,8 +447,11 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
                                   .children_s = nan,
                                   .children_rss_peak = nan,
                                   .io = {nan, nan, nan, nan}};
-    lp__hold_init(&reading->rss);
-    lp__hold_init(&reading->pss);
+    lp__hold *const holds[] = {&reading->rss, &reading->pss, &reading->allocated, &reading->reserved};
+    for (size_t i = 0; i < sizeof holds / sizeof *holds; i++)
+        lp__hold_init(holds[i]);
+    for (uint32_t i = 0; i < LP__USAGE_DEVICES; i++)
+        lp__hold_init(&reading->held[i]);
     lp__points_init(&reading->rss_points, all->grid.width_s);
     lp__points_init(&reading->pss_points, all->grid.width_s);
     for (uint32_t c = 0; c < LP_COLUMNS; c++)
@@ -450,6 +466,14 @@ void lp__usage_process_end(lp__usage_reading *reading)
     lp__cover_end(&reading->covered, &reading->all->grid, reading->all->host.covered);
     lp__hold_end(&reading->rss, &reading->all->grid, reading->all->host.rss, reading->at_s);
     lp__hold_end(&reading->pss, &reading->all->grid, reading->all->host.pss, reading->at_s);
+    lp__hold_end(&reading->allocated, &reading->all->grid, reading->all->host.allocated, reading->at_s);
+    lp__hold_end(&reading->reserved, &reading->all->grid, reading->all->host.reserved, reading->at_s);
+    for (uint32_t i = 0; i < reading->all->device_count; i++)
+        lp__hold_end(&reading->held[i], &reading->all->grid, reading->all->host.held, reading->held_end_s[i]);
+    /* One that lived for less than an interval has no whole one: over all of its time it used no more than in its busiest. */
+    if (process->seconds >= MEAN_LEAST_S && !(process->cpu_s / process->seconds <= process->cpu_peak))
+        process->cpu_peak = process->cpu_s / process->seconds;
+    process->to_s = reading->at_s;
     lp__points_trend(&reading->rss_points, &process->rss);
     lp__points_trend(&reading->pss_points, &process->pss);
     add_io(&usage->io, &process->io);

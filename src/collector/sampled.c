@@ -61,6 +61,7 @@ void lp__sampled_free(lp__sampled *s)
     for (uint32_t i = 0; i < LP_GPUS_MAX; i++)
         lp_sample_writer_free(s->gpu[i]);
     lp_process_close(&s->process);
+    lp_reaped_free(&s->reaped);
     lp_sample_writer_free(s->writer);
     if (s->segment >= 0)
         close(s->segment);
@@ -305,6 +306,44 @@ static void put_phases(lp__sampled *s, uint64_t now, lp_sample *row)
     put_torch(s, row);
 }
 
+/* ---- recorded children */
+
+/* Also below a child that is not recorded, a shell for example, as long as that has been seen. */
+static bool is_parent(const lp__sampled *s, const lp__sampled *child)
+{
+    return s != child && !s->missing &&
+           (s->process.pid == child->process.parent || lp__relatives_has(s->process.relatives, child->process.parent));
+}
+
+void lp__sampled_tell_parent(lp__sampled *s, const lp__watch *watch)
+{
+    for (const lp__watched *w = watch->list; w && !s->told && !s->missing; w = w->next) {
+        lp__sampled *parent = w->sampled;
+        if (parent && is_parent(parent, s)) {
+            lp_reaped_expect(&parent->reaped, &s->process);
+            s->told = true;
+        }
+    }
+}
+
+/* The process has waited for a child: for a recorded one, perhaps, of whose end nobody has told yet. */
+static void look_for_ended(lp__sampled *s, const lp__watch *watch, int root)
+{
+    for (const lp__watched *w = watch->list; w; w = w->next) {
+        lp__sampled *child = w->sampled;
+        if (child && !child->told && !child->missing && is_parent(s, child) &&
+            lp_reaped_is_gone(root, child->process.pid, child->process.start))
+            lp__sampled_tell_parent(child, watch);
+    }
+}
+
+static void take_off_recorded(lp__sampled *s, const lp__watch *watch, int root, lp_sample *row)
+{
+    if (s->reaped.any && s->process.ended_faults != s->reaped.faults)
+        look_for_ended(s, watch, root);
+    lp_reaped_take_off(&s->reaped, root, &s->process, row);
+}
+
 /* ---- rows */
 
 static bool is_recorded(void *user, int64_t pid)
@@ -358,9 +397,11 @@ void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t 
         return; /* it was faster */
     if (reason)
         miss_process(&row, reason);
-    else
-        lp_process_children(&s->process, root, is_recorded, (void *)(uintptr_t)watch, s->recorded_ticks, &row,
+    else {
+        take_off_recorded(s, watch, root, &row);
+        lp_process_children(&s->process, root, is_recorded, (void *)(uintptr_t)watch, s->reaped.off_ticks, &row,
                             &budgets->children);
+    }
     put_pss(s, reason, &row);
     if (s->last_ns && s->interval_ns && now > s->last_ns + s->interval_ns + s->interval_ns / 2)
         s->missed += (now - s->last_ns - s->interval_ns / 2) / s->interval_ns;

@@ -6,6 +6,7 @@
 #include "collector/watch.h"
 #include "sample/gpu.h"
 #include "sample/process.h"
+#include "sample/reaped.h"
 #include "store/open_phases.h"
 
 #define LP__SPLIT_THREADS 16u /* recording threads whose CPU time is compared */
@@ -23,7 +24,8 @@ typedef struct lp__sampled {
     lp__stream *stream;                    /* the list's (streams.h) */
     uint64_t interval_ns, due_ns, last_ns; /* CLOCK_MONOTONIC; last: of the last row, 0 none */
     uint64_t missed;
-    int64_t recorded_ticks; /* CPU time of children that were recorded and have ended */
+    lp_reaped reaped; /* recorded children of it that have ended */
+    bool told;        /* its own parent knows that it has ended */
     struct {
         uint64_t key;  /* thread's name if that is a level, and the path's id in the process */
         uint32_t path; /* in the file */
@@ -60,6 +62,8 @@ void lp__sampled_free(lp__sampled *s);
 typedef struct lp__budgets { /* of one tick */
     unsigned threads, children;
 } lp__budgets;
+/* Of one that has ended: its parent, if that is sampled, will show what it had used as its own once it has waited for it. */
+void lp__sampled_tell_parent(lp__sampled *s, const lp__watch *watch);
 /* Takes a row at `now`. `last`: the process has ended, and there may be nothing to take. */
 void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t now, uint64_t unix_ns,
                      lp__budgets *budgets, bool last);

@@ -55,14 +55,6 @@ static void take_last(lp__sampler *sampler, lp__sampled *s)
     lp__sampled_row(s, sampler->watch, sampler->root, lp__now_ns(), unix_now(), &budgets, true);
 }
 
-/* Of a recorded process that has ended: its parent's cutime has it, or will. */
-static void tell_parent(lp__sampler *sampler, const lp__sampled *child)
-{
-    for (lp__sampled *s = sampler->list; s; s = s->next)
-        if (s != child && !s->missing && s->process.pid == child->process.parent)
-            s->recorded_ticks += child->process.total_ticks;
-}
-
 static void remove_sampled(lp__sampler *sampler, lp__sampled *s)
 {
     lp__sampled **link = &sampler->list;
@@ -75,8 +67,7 @@ static void remove_sampled(lp__sampler *sampler, lp__sampled *s)
         sampler->pss_job.who = NULL;
     if (s->watched)
         s->watched->sampled = NULL;
-    if (!s->missing)
-        tell_parent(sampler, s);
+    lp__sampled_tell_parent(s, sampler->watch);
     lp__sampled_free(s);
 }
 

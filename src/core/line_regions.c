@@ -58,6 +58,15 @@ static uint32_t node_make(lp_line_thread *th, uint32_t parent, uint32_t name)
     return th->node_count++;
 }
 
+/* The region of this name right below `parent`; made if it was not there. UINT32_MAX: no memory. */
+static uint32_t below(lp_line_thread *th, uint32_t parent, uint32_t name)
+{
+    for (uint32_t number = 1; number < th->node_count; number++)
+        if (th->nodes[number].parent == parent && th->nodes[number].name == name)
+            return number;
+    return node_make(th, parent, name);
+}
+
 static lp_line_thread *door(lp_lines *lines)
 {
     lp_line_thread *th = lp__lines_attached(lines);
@@ -80,14 +89,7 @@ bool lp_lines_region_enter(lp_lines *lines, uint32_t name, uint64_t now)
     if (!th)
         return false;
     uint64_t v = now - th->seg->own;
-    uint32_t before = th->region, number = above(th, before, name), found = number;
-    if (!found) {
-        for (number = 1; number < th->node_count; number++)
-            if (th->nodes[number].parent == before && th->nodes[number].name == name)
-                break;
-        if (number == th->node_count)
-            number = node_make(th, before, name);
-    }
+    uint32_t before = th->region, found = above(th, before, name), number = found ? found : below(th, before, name);
     if (th->entry_count == th->entry_room) {
         lp_line_entry *grown = lp__lines_grown(th->entries, &th->entry_room, th->entry_count + 1, sizeof *grown);
         if (grown)
@@ -108,18 +110,44 @@ bool lp_lines_region_enter(lp_lines *lines, uint32_t name, uint64_t now)
     return good;
 }
 
-bool lp_lines_region_leave(lp_lines *lines, uint64_t now)
+/* The entries from `at` on are in the regions that they would be in had the one that was there never been: tasks of a thread
+ * leave theirs in any order. Their time so far stays where it was spent. */
+static uint32_t renested(lp_line_thread *th, uint32_t at, uint32_t region, uint64_t v)
+{
+    lp__lines_regions_settle(th, v);
+    for (; at < th->entry_count; at++) {
+        lp_line_entry *entry = &th->entries[at];
+        uint32_t name = th->nodes[entry->node].name, found = above(th, region, name);
+        uint32_t number = found ? found : below(th, region, name);
+        if (number == UINT32_MAX)
+            number = entry->node;
+        th->nodes[entry->node].open--;
+        th->nodes[number].open++;
+        entry->node = number;
+        entry->before = region;
+        region = found ? region : number;
+    }
+    return region;
+}
+
+bool lp_lines_region_leave(lp_lines *lines, uint32_t name, uint64_t now)
 {
     lp_line_thread *th = door(lines);
-    bool good = th && th->entry_count > 0;
+    uint32_t at = th ? th->entry_count : 0;
 
+    /* at: 1 + the entry; 0 none */
+    while (at && name != UINT32_MAX && th->nodes[th->entries[at - 1].node].name != name)
+        at--;
+    bool good = at > 0;
     if (good) {
         uint64_t v = now - th->seg->own;
-        lp_line_entry entry = th->entries[--th->entry_count];
+        lp_line_entry entry = th->entries[--at];
         if (--th->nodes[entry.node].open == 0)
             LP__LINE_ADD(th->nodes[entry.node].seg->time, v - entry.start);
-        if (entry.before != th->region) {
-            go_to(th, entry.before);
+        memmove(&th->entries[at], &th->entries[at + 1], (--th->entry_count - at) * sizeof entry);
+        uint32_t region = at == th->entry_count ? entry.before : renested(th, at, entry.before, v);
+        if (region != th->region) {
+            go_to(th, region);
             if (th->top > th->bottom)
                 lp__lines_recell(th, th->top, v);
         }

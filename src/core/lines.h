@@ -156,9 +156,10 @@ void lp_lines_clear(lp_lines *lines);
 /* Number of a region's name; the same bytes give the same number. UINT32_MAX: no memory. */
 uint32_t lp_lines_name(lp_lines *lines, const char *bytes, size_t size);
 const char *lp_lines_name_text(const lp_lines *lines, uint32_t name, size_t *size);
-/* The calling thread's regions, also while measuring is off. leave: false when none is open. */
+/* The calling thread's regions, also while measuring is off. leave: the innermost of this name, of any if it is UINT32_MAX; false
+ * when none is open. */
 bool lp_lines_region_enter(lp_lines *lines, uint32_t name, uint64_t now);
-bool lp_lines_region_leave(lp_lines *lines, uint64_t now);
+bool lp_lines_region_leave(lp_lines *lines, uint32_t name, uint64_t now);
 
 /* Brings all figures up to now, then calls `visit` for each thread with its blocks (linked by `next`, offsets from `base`).
  * Other threads wait meanwhile: `visit` must not take locks of theirs. */

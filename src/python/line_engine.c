@@ -413,13 +413,21 @@ static PyObject *engine_region_enter(PyObject *self, PyObject *name)
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_region_leave(PyObject *self, PyObject *unused)
+static PyObject *engine_region_leave(PyObject *self, PyObject *args)
 {
     uint64_t now = lp_ticks();
+    LineEngine *engine = self_of(self);
+    PyObject *name = NULL;
 
-    (void)unused;
-    if (!lp_lines_region_leave(self_of(self)->core, now))
-        lpy_line_note(self_of(self), "a region was left that this thread had not entered");
+    if (!PyArg_ParseTuple(args, "|O:region_leave", &name))
+        return NULL;
+    name = name != Py_None ? name : NULL;
+    PyObject *known = name ? PyDict_GetItemWithError(engine->regions, name) : NULL; /* borrowed */
+    if (PyErr_Occurred())
+        return NULL;
+    uint32_t number = known ? (uint32_t)PyLong_AsUnsignedLong(known) : UINT32_MAX;
+    if ((name && !known) || !lp_lines_region_leave(engine->core, number, now))
+        lpy_line_note(engine, "a region was left that this thread had not entered");
     Py_RETURN_NONE;
 }
 
@@ -427,6 +435,14 @@ static PyObject *get_backend(PyObject *self, void *unused)
 {
     (void)unused;
     return PyUnicode_FromString(self_of(self)->backend ? self_of(self)->backend->name : "none");
+}
+
+static PyObject *get_segment(PyObject *self, void *unused)
+{
+    lp_lines *core = self_of(self)->core;
+
+    (void)unused;
+    return PyUnicode_DecodeFSDefault(core->begun && !lp_lines_forked(core) ? core->segment.path : "");
 }
 
 static PyObject *get_own_cost(PyObject *self, void *unused)
@@ -565,7 +581,8 @@ static PyMethodDef engine_methods[] = {
     {"regions", engine_regions, METH_NOARGS, "regions($self)\n--\n\nFigures of regions, now."},
     {"region_enter", engine_region_enter, METH_O,
      "region_enter($self, name, /)\n--\n\nBegins a region of this thread."},
-    {"region_leave", engine_region_leave, METH_NOARGS, "region_leave($self)\n--\n\nEnds the innermost one."},
+    {"region_leave", engine_region_leave, METH_VARARGS,
+     "region_leave($self, name=None, /)\n--\n\nEnds the innermost one of this name; without one, of any."},
     {"clear", engine_clear, METH_NOARGS, "clear($self)\n--\n\nAll figures to zero; marks stay."},
     {NULL, NULL, 0, NULL},
 };
@@ -579,6 +596,7 @@ static PyMemberDef engine_members[] = {
 static PyGetSetDef engine_getset[] = {
     {"backend", get_backend, NULL, "How events come: 'monitoring' or 'settrace'.", NULL},
     {"own_cost", get_own_cost, NULL, "ns an event of each class, as taken off, and their errors.", NULL},
+    {"segment", get_segment, NULL, "The file that this process's figures lie in; empty if there is none.", NULL},
     {"trouble", get_trouble, NULL, "What could not be measured, in sentences.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

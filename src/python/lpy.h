@@ -43,8 +43,9 @@ typedef struct lpy_session {
     int io_fd;                        /* of /proc/self/io, -1 none */
     uint64_t io_dev, io_ino;
     uint32_t io_generation;
-    char folder[512]; /* of the segment, "" if it is private memory */
-    char error[256];  /* last trouble, one line */
+    _Atomic int64_t io_children; /* faults of all children that were waited for, as of the last reading */
+    char folder[512];            /* of the segment, "" if it is private memory */
+    char error[256];             /* last trouble, one line */
     pthread_mutex_t
         reading;  /* the segment stays while it is read; one snapshot at a time. Never taken with the GIL held */
     bool closing; /* its recorder has let go of it, but `last` is not there yet */
@@ -144,6 +145,9 @@ void lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps);
 
 /* procio.c */
 bool lpy_io_read(lpy_session *session, bool thread, uint64_t io[LPY_IO_COUNT]); /* no Python; errno kept */
+/* After a reading of the process's counters: if children were waited for since the one before, whose bytes the kernel then adds to
+ * ours, that counts as an arrival of somebody else for every io=True entry that is open. */
+void lpy_io_children(lpy_session *session);
 void lpy_io_own(const uint64_t moved[LPY_IO_COUNT]); /* not the program's: taken off from now on */
 /* A snapshot whose own bytes could not be read: the io=True entries that are open now are "not measured". */
 void lpy_io_spoil(void);

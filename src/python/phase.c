@@ -262,6 +262,8 @@ static int enter_slow(PhaseObject *phase)
         if (phase->flags & PHASE_IO) {
             flags |= io_flags(th);
             readable = lpy_io_read(session, phase->flags & PHASE_IO_THREAD, io);
+            if (!(phase->flags & PHASE_IO_THREAD))
+                lpy_io_children(session);
         }
         entry = lp_enter(th, node, flags, phase->stride);
         if (entry && phase->flags & PHASE_IO) {
@@ -362,6 +364,8 @@ static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
                 moved[i] = io[i] > entry->extra[i] ? io[i] - entry->extra[i] : 0;
             }
         }
+        if (!(phase->flags & PHASE_IO_THREAD))
+            lpy_io_children(session);
         if (entry->thread != th)
             how |= LP_LEFT_IO_MISSING; /* left elsewhere: whose bytes came between cannot be told */
         if (entry->extra[LPY_IO_COUNT] >> 32 != lpy_io_spoilt())

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -136,6 +137,15 @@ bool lpy_io_read(lpy_session *session, bool thread, uint64_t io[LPY_IO_COUNT])
     }
     errno = saved;
     return ok;
+}
+
+void lpy_io_children(lpy_session *session)
+{
+    struct rusage children; /* no process has run without a fault */
+
+    if (getrusage(RUSAGE_CHILDREN, &children) == 0 &&
+        atomic_exchange(&session->io_children, children.ru_minflt) != children.ru_minflt)
+        atomic_fetch_add(&session->core->io_arrivals, 1);
 }
 
 void lpy_io_close(lpy_session *session)

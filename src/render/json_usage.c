@@ -270,10 +270,11 @@ void lp__json_used(lp_json *json, const lp_report *report)
 
     if (!usage)
         return;
-    double count = usage->process_count;
+    double count = usage->at_once;
     lp_json_key(json, "used");
     lp_json_open(json, '{');
-    lp__json_key_whole(json, "processes", count);
+    lp__json_key_whole(json, "processes", usage->process_count);
+    lp__json_key_whole(json, "processes_at_once", count);
     lp__json_key_rounded(json, "cpu_cores_peak", usage->cpu_peak);
     lp__json_key_rounded(json, "cpu_cores_mean", usage->cpu_mean);
     lp__json_key_rounded(json, "cpu_cores_max_process", usage->cpu_max_process);

@@ -394,7 +394,8 @@ static void put_limits(lp_text *text)
     put_phases(text, report->overlapping, report->overlapping_count,
                "children overlap in time (tasks): their shares are sums and self is what no child covers:");
     put_phases(text, report->io_overlap, report->io_overlap_count,
-               "io=True entries of several threads overlapped: their bytes include each other's:");
+               "bytes of io=True entries include those of other threads' io=True entries, or of children that were "
+               "waited for meanwhile:");
     put_phases(text, report->io_missing, report->io_missing_count,
                "bytes of some io=True entries could not be read and are missing:");
     for (uint32_t i = 0; i < report->open_count; i++)
@@ -455,10 +456,8 @@ static void put_method(lp_text *text)
     put_sampling(text);
     if (!isnan(report->own_cost_ns)) {
         lp_unit cost, share;
-        lp_unit_fixed(cost, report->own_cost_ns / 1000.0, 2);
+        lp_unit_used(cost, report->own_cost_ns / 1000.0, 2);
         lp_unit_percent(share, report->own_share);
-        if (report->own_share > 0 && report->own_share < 0.0005)
-            snprintf(share, sizeof share, "<0.1%%");
         sayf(text, "own cost %s %s %s a phase, %s of this run", lp_line_glyph(&text->line, "\xe2\x89\x88", "about"),
              cost, lp_line_glyph(&text->line, "\xc2\xb5s", "us"), share);
     } else if (report->run->worker_count > 0) {

@@ -37,8 +37,10 @@ static char *show_rate_of(lp_unit out, double rate)
         snprintf(out, LP_UNIT_SIZE, "-");
     else if (rate >= 1e5)
         lp_unit_count_in(out, (lp_i128)rate, 7);
+    else if (rate >= 1000)
+        lp_unit_fixed(out, rate, 0);
     else
-        lp_unit_fixed(out, rate, rate >= 1000 ? 0 : 1);
+        lp_unit_small_rate(out, rate);
     return out;
 }
 

@@ -61,7 +61,7 @@ static char *cores(lp_unit out, double value, const char *unit)
     if (isnan(value))
         snprintf(out, sizeof(lp_unit), "n/a");
     else
-        snprintf(out, sizeof(lp_unit), "%s%s", lp_unit_fixed(number, value, value < 0.1 ? 2 : 1), unit);
+        snprintf(out, sizeof(lp_unit), "%s%s", lp_unit_used(number, value, value < 0.1 ? 2 : 1), unit);
     return out;
 }
 
@@ -101,7 +101,7 @@ static void put_table(lp_text *text, const lp_usage *usage)
 {
     capacity has = capacity_of(usage);
     lp_line *line = &text->line;
-    double count = usage->process_count;
+    double count = usage->at_once;
     lp_unit used, available, each, share;
 
     lp_line_style(line, LP_DIM);
@@ -110,12 +110,12 @@ static void put_table(lp_text *text, const lp_usage *usage)
     lp_line_right(line, EACH, "per proc");
     lp_line_end(line);
     resource(text, "CPU  peak", cores(used, usage->cpu_peak, " cores"), cores(available, has.cpus, " cores"),
-             lp_unit_fixed(each, usage->cpu_peak / count, 2));
+             lp_unit_used(each, usage->cpu_peak / count, 2));
     char of[LP_UNIT_SIZE + 16] = "";
     if (usage->cpu_mean >= 0.0 && has.cpus > 0.0)
         snprintf(of, sizeof of, "(%s of it)", lp_unit_whole_percent(share, usage->cpu_mean / has.cpus));
     resource(text, "CPU  mean", cores(used, usage->cpu_mean, " cores"), of,
-             lp_unit_fixed(each, usage->cpu_mean / count, 2));
+             lp_unit_used(each, usage->cpu_mean / count, 2));
     resource(text, "RAM  peak RSS", lp_unit_bytes(used, usage->rss_peak), lp_unit_bytes(available, has.memory),
              lp_unit_bytes(each, usage->rss_peak / count));
     resource(text, "RAM  peak PSS", lp_unit_bytes(used, usage->pss_peak), usage->pss_known ? "(shared pages once)" : "",
@@ -206,8 +206,11 @@ static void put_heaviest(lp_text *text, const lp_usage *usage)
     lp_words words;
     lp_unit a, b;
 
-    snprintf(words, sizeof words, "per-proc figures are over %u process(es)", usage->process_count);
+    snprintf(words, sizeof words, "per-proc figures are over %u process(es)", usage->at_once);
     size_t size = strlen(words);
+    if (usage->at_once < usage->process_count)
+        snprintf(words + size, sizeof words - size, ", the most at one time, of %u in all", usage->process_count);
+    size = strlen(words);
     if (usage->unsampled > 0)
         snprintf(words + size, sizeof words - size, "; %u ended before a sample was taken, or were not sampled",
                  usage->unsampled);
@@ -216,14 +219,13 @@ static void put_heaviest(lp_text *text, const lp_usage *usage)
         return;
     if (usage->rss_known) {
         snprintf(words, sizeof words, "heaviest process held %s RSS against a mean of %s: %s",
-                 lp_unit_bytes(a, usage->rss_max_process), lp_unit_bytes(b, usage->rss_peak / usage->process_count),
+                 lp_unit_bytes(a, usage->rss_max_process), lp_unit_bytes(b, usage->rss_peak / usage->at_once),
                  lp__text_worker(text, &usage->run->workers[usage->rss_max_worker], label));
         lp__text_say(text, 2, words);
     }
     if (!isnan(usage->cpu_max_process)) {
         snprintf(words, sizeof words, "heaviest process peaked at %s cores against a mean of %s: %s",
-                 lp_unit_fixed(a, usage->cpu_max_process, 2),
-                 lp_unit_fixed(b, usage->cpu_mean / usage->process_count, 2),
+                 lp_unit_used(a, usage->cpu_max_process, 2), lp_unit_used(b, usage->cpu_mean / usage->at_once, 2),
                  lp__text_worker(text, &usage->run->workers[usage->cpu_max_worker], label));
         lp__text_say(text, 2, words);
     }
@@ -239,7 +241,9 @@ static void put_children(lp_text *text, const lp_usage *usage)
         if (usage->processes[i].children_s > 0.0)
             seconds += usage->processes[i].children_s;
     if (seconds >= 0.05) { /* the kernel counts it in steps of 10 ms */
-        snprintf(words, sizeof words, "children that are not recorded used %s of CPU time besides",
+        snprintf(words, sizeof words,
+                 "children used %s of CPU time besides, which is in no sample of theirs: not recorded, or ended before "
+                 "their next one",
                  lp_unit_ns(unit, seconds * 1e9));
         lp__text_say(text, 2, words);
     }

@@ -77,6 +77,8 @@ char *lp_unit_ns(lp_unit out, double ns)
         return not_measured(out);
     if (ns < 0)
         ns = 0;
+    if (ns > 0 && ns < 0.05)
+        return memcpy(out, "<0.1ns", 7);
     if (ns < 9.95 && ns != floor(ns))
         return put_fixed(out, rounded(ns * 10), 1, false, "ns");
     if (rounded(ns) < 1000)
@@ -107,6 +109,10 @@ static char *put_bytes(lp_unit out, double bytes, const char *suffix)
         return not_measured(out);
     if (rounded(bytes) < 1024 && rounded(bytes) > -1024) {
         snprintf(unit, sizeof unit, " B%s", suffix);
+        if (bytes > 0 && bytes < 0.5) {
+            snprintf(out, LP_UNIT_SIZE, "<1%s", unit);
+            return out;
+        }
         return put_fixed(out, rounded(bytes), 0, false, unit);
     }
     bytes /= 1024;
@@ -155,12 +161,31 @@ char *lp_unit_rate(lp_unit out, double per_s)
         return not_measured(out);
     if (per_s >= 1e8 || per_s <= -1e8)
         return put_short(out, per_s, "/s");
-    return put_fixed(out, rounded(per_s * 10), 1, true, "/s");
+    lp_unit_small_rate(out, per_s);
+    memcpy(out + strlen(out), "/s", 3);
+    return out;
+}
+
+char *lp_unit_small_rate(lp_unit out, double per_s)
+{
+    double size = per_s < 0 ? -per_s : per_s;
+
+    if (size >= 0.095 || size == 0)
+        return put_fixed(out, rounded(per_s * 10), 1, true, "");
+    if (size >= 0.0095)
+        return put_fixed(out, rounded(per_s * 1e3), 3, true, "");
+    if (per_s < 0.00005 && per_s > 0)
+        return memcpy(out, "<0.0001", 8);
+    return put_fixed(out, rounded(per_s * 1e4), 4, true, "");
 }
 
 char *lp_unit_percent(lp_unit out, double share)
 {
-    return isnan(share) ? not_measured(out) : put_fixed(out, rounded(share * 1000), 1, true, "%");
+    if (isnan(share))
+        return not_measured(out);
+    if (share > 0 && share < 0.0005)
+        return memcpy(out, "<0.1%", 6);
+    return put_fixed(out, rounded(share * 1000), 1, true, "%");
 }
 
 char *lp_unit_whole_percent(lp_unit out, double share)
@@ -181,6 +206,19 @@ char *lp_unit_fixed(lp_unit out, double value, unsigned decimals)
     for (unsigned i = 0; i < decimals; i++)
         power *= 10;
     return put_fixed(out, rounded(value * power), decimals, true, "");
+}
+
+char *lp_unit_used(lp_unit out, double value, unsigned decimals)
+{
+    double least = 1;
+
+    for (unsigned i = 0; i < decimals; i++)
+        least /= 10;
+    if (!(value > 0) || value >= least / 2)
+        return lp_unit_fixed(out, value, decimals);
+    lp_unit smallest;
+    snprintf(out, LP_UNIT_SIZE, "<%.90s", put_fixed(smallest, 1, decimals, true, ""));
+    return out;
 }
 
 char *lp_unit_amount(lp_unit out, double amount)

@@ -33,6 +33,7 @@ bool lp__stat_parse(const char *text, lp__stat *out)
     }
     out->parent = field[4];
     out->minor = field[10];
+    out->children_minor = field[11];
     out->major = field[12];
     out->user = field[14];
     out->system = field[15];
@@ -236,7 +237,7 @@ static void sample_memory(lp_process *process, lp_sample *sample, const lp__stat
     lp__sample_put(sample, LP_COLUMN_SWAP, status->swap_kib != LP_UNKNOWN_I64, status->swap_kib, reason);
 }
 
-static void sample_io(lp_process *process, lp_sample *sample)
+static void sample_io(const char *text, lp_reason reason, lp_sample *sample)
 {
     static const struct {
         const char *key;
@@ -246,14 +247,11 @@ static void sample_io(lp_process *process, lp_sample *sample)
                 {"read_bytes:", LP_COLUMN_READ_BYTES},
                 {"write_bytes:", LP_COLUMN_WRITE_BYTES},
                 {"cancelled_write_bytes:", LP_COLUMN_CANCELLED_BYTES}};
-    char text[LP__TEXT_ROOM];
-    lp_reason reason = LP_REASON_NONE;
-    bool have = lp__process_read(process, &process->io, "io", text, &reason) >= 0;
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         int64_t value = 0;
-        bool found = have && lp__number_of(text, keys[i].key, &value);
-        lp__sample_put(sample, keys[i].column, found, value, have ? LP_REASON_UNREADABLE : reason);
+        bool found = reason == LP_REASON_NONE && lp__number_of(text, keys[i].key, &value);
+        lp__sample_put(sample, keys[i].column, found, value, reason ? reason : LP_REASON_UNREADABLE);
     }
 }
 
@@ -299,8 +297,8 @@ static void remember(lp_process *process, const lp_sample *sample, bool complete
 
 lp_reason lp_process_sample(lp_process *process, lp_sample *sample, unsigned *thread_budget)
 {
-    char text[LP__TEXT_ROOM];
-    lp_reason reason = LP_REASON_NONE, status_reason = LP_REASON_NONE;
+    char text[LP__TEXT_ROOM], io[LP__TEXT_ROOM];
+    lp_reason reason = LP_REASON_NONE, status_reason = LP_REASON_NONE, io_reason = LP_REASON_NONE;
     lp__stat stat;
     lp__status status;
     int64_t clock = process->real ? lp_process_cpu_ns(process->pid) : LP_UNKNOWN_I64; /* first: the rest is not older */
@@ -313,6 +311,9 @@ lp_reason lp_process_sample(lp_process *process, lp_sample *sample, unsigned *th
     }
     process->full.complete = false;
     process->full.clock_ns = clock;
+    /* Before `stat`, whose cminflt tells that a child was waited for: its bytes are never there before it (reaped.c). */
+    if (lp__process_read(process, &process->io, "io", io, &io_reason) >= 0)
+        io_reason = LP_REASON_NONE;
     if (lp__text_read(&process->stat, process->dir, "stat", text, &reason) < 0)
         return reason == LP_REASON_NO_FILE ? LP_REASON_GONE : reason;
     if (!lp__stat_parse(text, &stat))
@@ -324,6 +325,8 @@ lp_reason lp_process_sample(lp_process *process, lp_sample *sample, unsigned *th
     process->parent = stat.parent;
     process->ended_ticks = stat.children_user + stat.children_system;
     process->total_ticks = stat.user + stat.system + process->ended_ticks;
+    process->ended_faults = stat.children_minor;
+    process->total_faults = stat.minor + process->ended_faults;
     lp_sample_set(sample, LP_COLUMN_CPU, cpu);
     /* Rounded on its own, so that it could exceed the whole by a tick. */
     int64_t system = stat.system * LP_TICK_US;
@@ -340,7 +343,7 @@ lp_reason lp_process_sample(lp_process *process, lp_sample *sample, unsigned *th
                    status_reason);
     bool complete = lp__threads_sample(process, stat.threads, &status, status_reason, sample, thread_budget);
     sample_memory(process, sample, &status, status_reason);
-    sample_io(process, sample);
+    sample_io(io, io_reason, sample);
     remember(process, sample, complete);
     return LP_REASON_NONE;
 }

@@ -25,6 +25,8 @@ typedef struct lp_process {
     struct lp__relatives *relatives; /* owned; NULL while there are no children */
     int64_t ended_ticks;             /* cutime + cstime as last read */
     int64_t total_ticks;             /* utime + stime + cutime + cstime as last read */
+    int64_t ended_faults;            /* cminflt as last read: what the children that it has waited for had */
+    int64_t total_faults;            /* minflt + cminflt as last read */
     int64_t parent;                  /* its pid as last read */
     int64_t outer_pid;               /* NSpid: the outermost of its numbers that this /proc shows */
     int64_t rss_kib;                 /* as last read, LP_UNKNOWN_I64 */
@@ -66,7 +68,8 @@ long lp__process_read(lp_process *process, lp__text_file *file, const char *path
 /* What one line of /proc/<pid>/stat says. */
 typedef struct lp__stat {
     char state;
-    int64_t parent, minor, major, user, system, children_user, children_system, threads, start, rss_pages;
+    int64_t parent, minor, children_minor, major, user, system, children_user, children_system, threads, start,
+        rss_pages;
 } lp__stat;
 bool lp__stat_parse(const char *text, lp__stat *out);
 
@@ -94,5 +97,7 @@ typedef bool lp_is_recorded(void *user, int64_t pid);
 void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recorded, void *user, int64_t recorded_ticks,
                          lp_sample *sample, unsigned *budget);
 void lp__relatives_free(lp__relatives *relatives);
+/* Was it there, below the process, at the last look? */
+bool lp__relatives_has(const lp__relatives *relatives, int64_t pid);
 
 #endif

@@ -53,6 +53,11 @@ static bool is_known(const lp__relatives *r, int64_t pid)
     return false;
 }
 
+bool lp__relatives_has(const lp__relatives *relatives, int64_t pid)
+{
+    return relatives && is_known(relatives, pid);
+}
+
 typedef struct search {
     lp_process *process;
     int root;

@@ -52,7 +52,8 @@ enum {
     LP_PHASE_ASYNC = 2,      /* opened with async_work=True: submission time, not device time */
     LP_PHASE_IO = 4,         /* opened with io=True: its io_* counters are exact */
     LP_PHASE_OVERLAP = 8,    /* its children overlapped in time (tasks): their shares are sums */
-    LP_PHASE_IO_OVERLAP = 16 /* io=True entries of several threads overlapped: their bytes include each other's */
+    LP_PHASE_IO_OVERLAP = 16 /* bytes of io=True entries include those of other threads' entries, or of
+                              * children that were waited for meanwhile */
 };
 
 /* One path of the tree. phases[0] is the root (no name, parent 0); a parent stands before its children. */

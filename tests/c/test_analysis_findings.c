@@ -47,7 +47,8 @@ static void start(scene *s)
                               .kills = 0.0,
                               .psi_memory_full = 0.0,
                               .psi_io_full = 0.0,
-                              .processes = 4,
+                              .processes = 40, /* one after the other, of which */
+                              .at_once = 4,
                               .seconds = 100.0};
 }
 

@@ -82,6 +82,30 @@ static void counters_name_their_denominator(void)
     lp_run_free(run);
 }
 
+/* Amounts of 2^56 and more lie in one cell: which of them is in the middle is not known, and not made up. */
+static void amounts_beyond_the_histogram(void)
+{
+    static lp_cell few[] = {{8, 3}, {LP_HIST_CELLS - 1, 1}}, many[] = {{8, 1}, {LP_HIST_CELLS - 1, 3}};
+
+    for (int alone = 0; alone < 2; alone++) {
+        lp_worker *worker = made_worker("main", "h", 1);
+        lp_counter *counter = NULL;
+        made_entries(worker, "a", 4, MS, MS, 1.0, 0.0);
+        if (lp_phase_counter(&worker->tree, made_path(worker, "a"), made_str("big"), &counter) != LP_OK)
+            abort();
+        counter->calls = 4;
+        counter->min = 8;
+        counter->max = INT64_MAX;
+        counter->positive = (lp_cells){.at = alone ? few : many, .size = 2};
+        lp_run *run = one(worker);
+        lp_report *report = report_of(run);
+        const lp_report_counter *big = &phase_of(report, 0, "a")->counters[0];
+        CHECK(alone ? big->p50 == 8.0 && big->p95 == (double)INT64_MAX : isnan(big->p50) && isnan(big->p95));
+        lp_report_free(report);
+        lp_run_free(run);
+    }
+}
+
 static void negative_amounts_have_quantiles(void)
 {
     lp_worker *worker = made_worker("main", "h", 1);
@@ -282,6 +306,7 @@ int main(void)
 {
     RUN(shares_and_self);
     RUN(counters_name_their_denominator);
+    RUN(amounts_beyond_the_histogram);
     RUN(negative_amounts_have_quantiles);
     RUN(quantiles_stay_within_minimum_and_maximum);
     RUN(open_phases_count_in_shares);

@@ -13,8 +13,9 @@
 
 static char folder[64];
 static double first_row_s = 1.0, spacing_s = 1.0;
+static double planned_s;                /* the interval that the files name; 0: spacing_s */
 static double set_at_s = 1e9, set_by_s; /* the time of day is set by so much at that moment */
-static bool uses_torch;
+static bool uses_torch, uses_device;
 static int ours_busy = -1; /* 1/1000 of a device, as a host's rows have our part; -1: they do not */
 
 static lp_run *make_run(lp_worker *workers[], unsigned count)
@@ -44,8 +45,10 @@ static lp_sample row_at(double at)
 
 static lp_sample_head head_of(lp_series series, const lp_worker *worker)
 {
-    return (lp_sample_head){
-        .series = series, .id = &worker->id, .interval_ns = (uint64_t)(spacing_s * SECOND), .collector_pid = 77};
+    return (lp_sample_head){.series = series,
+                            .id = &worker->id,
+                            .interval_ns = (uint64_t)((planned_s > 0 ? planned_s : spacing_s) * SECOND),
+                            .collector_pid = 77};
 }
 
 static void save(lp_series series, const lp_worker *worker, const lp_buffer *bytes)
@@ -70,6 +73,7 @@ static void write_process(const lp_worker *worker, double cores, double rss, dou
                           unsigned skip_to)
 {
     lp_sample_writer *writer = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS, 0, (uint64_t)(spacing_s * SECOND)));
+    lp_sample_writer *device = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS_GPU, 1, SECOND));
     uint32_t top = lp_sample_writer_path(writer, 0, made_str("iteration"));
     uint32_t expand = lp_sample_writer_path(writer, top, made_str("expand"));
     lp_buffer bytes = {0};
@@ -90,13 +94,18 @@ static void write_process(const lp_worker *worker, double cores, double rss, dou
             row.share[row.share_count++] = (lp_share){expand, 1000};
         if (k >= skip_from && k < skip_to)
             continue;
+        lp_sample held = row_at(first_row_s + k * spacing_s);
+        lp_sample_set(&held, LP_COLUMN_GPU_OURS_MEMORY, 400 << 10);
+        if (uses_device && lp_sample_writer_add(device, &held, &bytes) != LP_OK)
+            abort();
         if (lp_sample_writer_add(writer, &row, &bytes) != LP_OK)
             abort();
     }
-    if (lp_sample_writer_flush(writer, &bytes) != LP_OK)
+    if (lp_sample_writer_flush(device, &bytes) != LP_OK || lp_sample_writer_flush(writer, &bytes) != LP_OK)
         abort();
     save(LP_SERIES_PROCESS, worker, &bytes);
     lp_sample_writer_free(writer);
+    lp_sample_writer_free(device);
     lp_buffer_free(&bytes);
 }
 
@@ -211,6 +220,51 @@ static void sums_are_exact(void)
     lp_usage_free(usage);
     lp_run_free(run);
     for (unsigned i = 0; i < 3; i++)
+        lp_worker_free(workers[i]);
+    remove_folder(folder);
+}
+
+/* Three processes of which two are there at one time: sums are of these, not of all that there ever were. */
+static void what_they_used_at_one_time(void)
+{
+    lp_worker *workers[] = {made_worker("actor", "node07", 11), made_worker("actor", "node07", 12),
+                            made_worker("actor", "node07", 13), made_worker("actor", "node07", 14)};
+    lp_usage *usage = NULL;
+
+    make_folder(folder);
+    uses_torch = uses_device = true;
+    write_process(workers[0], 0.5, 100 * MB, 0, 0, 0);
+    write_process(workers[1], 0.5, 100 * MB, 0, 0, 50);    /* from 51 s on */
+    write_process(workers[2], 0.5, 100 * MB, 0, 40, ROWS); /* up to 40 s */
+    uses_torch = uses_device = false;
+    write_host(workers[0], 0.0);
+    lp_run *run = make_run(workers, 3);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_EQ(usage->process_count, 3u);
+    CHECK_EQ(usage->at_once, 2u);
+    CHECK_EQ(usage->hosts[0].at_once, 2u);
+    CHECK_NEAR(usage->rss_peak, 200 * MB, 1.0);
+    CHECK_NEAR(usage->vram_allocated_peak, 600 * MB, 1.0);
+    CHECK(isnan(usage->vram_reserved_peak));
+    CHECK_NEAR(usage->vram_held_peak, 800 * MB, 1.0);
+    lp_usage_free(usage);
+    lp_run_free(run);
+    remove_folder(folder);
+    /* one that lives for 0.4 s of an interval: its busiest is no less than what it used over its time */
+    make_folder(folder);
+    write_process(workers[0], 0.01, 100 * MB, 0, 0, 0);
+    planned_s = 1.0;
+    spacing_s = 0.2;
+    write_process(workers[3], 1.0, 50 * MB, 0, 3, ROWS); /* 1 s of CPU time between two rows: five cores */
+    planned_s = 0.0;
+    spacing_s = 1.0;
+    run = make_run((lp_worker *[]){workers[0], workers[3]}, 2);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_NEAR(usage->cpu_max_process, 5.0, 1e-6);
+    CHECK_EQ(usage->cpu_max_worker, 1u);
+    lp_usage_free(usage);
+    lp_run_free(run);
+    for (unsigned i = 0; i < 4; i++)
         lp_worker_free(workers[i]);
     remove_folder(folder);
 }
@@ -557,6 +611,7 @@ static void a_torn_file_keeps_its_beginning(void)
 int main(void)
 {
     RUN(sums_are_exact);
+    RUN(what_they_used_at_one_time);
     RUN(a_moment_counts_once);
     RUN(a_device_of_two_collectors);
     RUN(means_do_not_depend_on_the_grid);

@@ -385,11 +385,11 @@ static void regions_have_cells_of_their_own(void)
     line(lines, 0, 0, 1, 120);
     CHECK(lp_lines_region_enter(lines, b, 125));
     CHECK(lp_lines_region_enter(lines, a, 126)); /* within itself: counted, its time only once */
-    CHECK(lp_lines_region_leave(lines, 127));
-    CHECK(lp_lines_region_leave(lines, 128));
+    CHECK(lp_lines_region_leave(lines, UINT32_MAX, 127));
+    CHECK(lp_lines_region_leave(lines, UINT32_MAX, 128));
     line(lines, 0, 0, 2, 130);
-    CHECK(lp_lines_region_leave(lines, 150));
-    CHECK(!lp_lines_region_leave(lines, 150));
+    CHECK(lp_lines_region_leave(lines, UINT32_MAX, 150));
+    CHECK(!lp_lines_region_leave(lines, UINT32_MAX, 150));
     leave(lines, 0, 0, 160);
     lp_line_thread *th = lp_lines_enter(lines, false);
     CHECK_EQ(th->node_count, 3u);
@@ -405,6 +405,38 @@ static void regions_have_cells_of_their_own(void)
     CHECK_EQ(s.cell[0][2].time, 30u);
     CHECK_EQ(s.time[0], 60u);
     CHECK_EQ(s.open, 0u);
+    lp_lines_free(lines);
+}
+
+/* Tasks of a thread enter and leave theirs in turns. */
+static void regions_are_left_in_any_order(void)
+{
+    lp_lines *lines = engine_of(1);
+    uint32_t a = lp_lines_name(lines, "a", 1), b = lp_lines_name(lines, "b", 1);
+
+    call(lines, 0, 0, 100);
+    line(lines, 0, 0, 0, 100);
+    CHECK(lp_lines_region_enter(lines, a, 110));
+    CHECK(lp_lines_region_enter(lines, b, 120));
+    CHECK(lp_lines_region_enter(lines, b, 125)); /* a third task, in the same one */
+    line(lines, 0, 0, 1, 130);
+    CHECK(lp_lines_region_leave(lines, a, 140)); /* before those that were entered in it */
+    CHECK(!lp_lines_region_leave(lines, a, 141));
+    line(lines, 0, 0, 2, 150);
+    CHECK(lp_lines_region_leave(lines, b, 160));
+    CHECK(lp_lines_region_leave(lines, b, 170));
+    CHECK(!lp_lines_region_leave(lines, b, 171));
+    leave(lines, 0, 0, 180);
+    lp_line_thread *th = lp_lines_enter(lines, false);
+    CHECK_EQ(th->node_count, 4u); /* a, b in a, b alone */
+    CHECK_EQ(th->region, 0u);
+    CHECK_EQ(th->nodes[1].seg->entries, 1u);
+    CHECK_EQ(th->nodes[1].seg->time, 30u);
+    CHECK_EQ(th->nodes[2].seg->entries, 2u);
+    CHECK_EQ(th->nodes[2].seg->time, 20u);
+    CHECK_EQ(th->nodes[3].seg->entries, 0u);
+    CHECK_EQ(th->nodes[3].seg->parent, 0u);
+    CHECK_EQ(th->nodes[3].seg->time, 30u);
     lp_lines_free(lines);
 }
 
@@ -521,6 +553,7 @@ int main(void)
     RUN(own_cost_is_taken_off);
     RUN(off_clear_and_unmark);
     RUN(regions_have_cells_of_their_own);
+    RUN(regions_are_left_in_any_order);
     RUN(a_child_starts_from_zero);
     RUN(threads_without_a_common_lock);
     return check_done();

@@ -80,6 +80,27 @@ static void shares(void)
     CHECK_STR(lp_unit_fixed(unit, -9.64, 1), "-9.6");
 }
 
+/* A zero is a measured one: what is above it and has no room does not show as one. */
+static void something_is_not_nothing(void)
+{
+    CHECK_STR(lp_unit_percent(unit, 0.0004), "<0.1%");
+    CHECK_STR(lp_unit_percent(unit, 0.0005), "0.1%");
+    CHECK_STR(lp_unit_ns(unit, 0.03), "<0.1ns"); /* each byte at 33 GB/s */
+    CHECK_STR(lp_unit_ns(unit, 0.05), "0.1ns");
+    CHECK_STR(lp_unit_byte_rate(unit, 0.3), "<1 B/s");
+    CHECK_STR(lp_unit_byte_rate(unit, 0.5), "1 B/s");
+    CHECK_STR(lp_unit_rate(unit, 0), "0.0/s");
+    CHECK_STR(lp_unit_rate(unit, 0.1), "0.1/s");
+    CHECK_STR(lp_unit_rate(unit, 1.0 / 30), "0.033/s");
+    CHECK_STR(lp_unit_rate(unit, -1.0 / 30), "-0.033/s");
+    CHECK_STR(lp_unit_rate(unit, 1.0 / 300), "0.0033/s");
+    CHECK_STR(lp_unit_rate(unit, 1.0 / 43200), "<0.0001/s"); /* once in half a day */
+    CHECK_STR(lp_unit_used(unit, 0.004, 2), "<0.01");
+    CHECK_STR(lp_unit_used(unit, 0, 2), "0.00");
+    CHECK_STR(lp_unit_used(unit, 1.25, 1), "1.3");
+    CHECK_STR(lp_unit_used(unit, (double)NAN, 1), "n/a");
+}
+
 static void the_locale_changes_nothing(void)
 {
     if (!setlocale(LC_ALL, "de_DE.UTF-8")) {
@@ -97,6 +118,7 @@ int main(void)
     RUN(bytes);
     RUN(counts);
     RUN(shares);
+    RUN(something_is_not_nothing);
     RUN(the_locale_changes_nothing);
     return check_done();
 }

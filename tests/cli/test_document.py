@@ -40,7 +40,7 @@ def whole(share: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{math.floor(share * 1000 + 0.5) / 10:.1f}%"
+    return "<0.1%" if 0 < share < 0.0005 else f"{math.floor(share * 1000 + 0.5) / 10:.1f}%"
 
 
 def both(run: str, tmp_path: Path, width: int) -> tuple[str, dict[str, Any]]:

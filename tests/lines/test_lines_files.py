@@ -225,6 +225,61 @@ def test_diff_follows_lines_that_moved(tmp_path: Path) -> None:
     assert "two files, not 1" in lineprofiler("lines", "--diff", "a.lprof", cwd=tmp_path).expect(2).stderr
 
 
+def several(path: Path, text: str, *functions: tuple[str, int, int, int]) -> Profile:
+    """Functions as (name, first line, its one line that ran, ns)."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    profile = Profile(sources={str(path): from_bytes(path.read_bytes())})
+    for name, first, number, spent in functions:
+        function = profile.function(FunctionKey(str(path), name, first))
+        function.calls, function.time_ns, function.self_ns = 1, spent, spent
+        function.lines = {number: Line(1, 1, spent, spent)}
+    return profile
+
+
+PAIR = "class A:\n    @property\n    def x(self):\n        get()\n    @x.setter\n    def x(self, v):\n        put()\n"
+
+
+def test_diff_tells_functions_of_one_name_apart(tmp_path: Path) -> None:
+    names = ("A.x", 2, 4), ("A.x", 5, 7), ("<lambda>", 8, 8), ("<lambda>", 9, 9)
+    text = PAIR + "f = lambda: 1\ng = lambda: 2\n"
+    lprof.write(tmp_path / "a.lprof", several(tmp_path / "m.py", text, *((*n, 1000) for n in names)))
+    spent = (1000, 1500, 900, 1000)
+    moved = [(name, first + 1, number + 1, ns) for (name, first, number), ns in zip(names, spent, strict=True)]
+    lprof.write(tmp_path / "b.lprof", several(tmp_path / "m.py", "# new\n" + text, *moved))
+    done = lineprofiler("lines", "--diff", "a.lprof", "b.lprof", "--format", "json", cwd=tmp_path).expect()
+    rows = json.loads(done.stdout)["lines"]
+    assert [(r["line_a"], r["line_b"], r["ns_a"], r["ns_b"]) for r in rows] == [
+        (7, 8, 1000, 1500),
+        (4, 5, 1000, 1000),
+        (9, 10, 1000, 1000),
+        (8, 9, 1000, 900),
+    ]
+    text = lineprofiler("lines", "--diff", "a.lprof", "b.lprof", cwd=tmp_path).expect().stdout
+    assert "self time: 4.0us -> 4.4us" in text
+
+
+def test_diff_of_two_checkouts(tmp_path: Path) -> None:
+    text = "def f():\n    g()\n"
+    lprof.write(tmp_path / "a.lprof", several(tmp_path / "old" / "m.py", text, ("f", 1, 2, 1000)))
+    lprof.write(tmp_path / "b.lprof", several(tmp_path / "new" / "m.py", text, ("f", 1, 2, 1500)))
+    done = lineprofiler("lines", "--diff", "a.lprof", "b.lprof", "--format", "json", cwd=tmp_path).expect()
+    assert [(r["line_a"], r["line_b"], r["change_ns"]) for r in json.loads(done.stdout)["lines"]] == [(2, 2, 500)]
+
+
+def test_versions_of_a_source_are_said(tmp_path: Path) -> None:
+    """Figures of lines are added up by their numbers: whoever reads the sum is told that the texts differed."""
+    for name, text in (("a", "def f():\n    g()\n"), ("b", "def f():\n    h()\n"), ("c", "def f():\n    g()\n")):
+        lprof.write(tmp_path / f"{name}.lprof", several(tmp_path / "m.py", text, ("f", 1, 2, 1000)))
+    said = "figures of different versions of this file are added up by line number"
+    for files in (("a", "b"), ("a", "b", "c")):
+        words = [f"{name}.lprof" for name in files]
+        assert said in lineprofiler("lines", *words, cwd=tmp_path).expect().stdout
+        [function] = json.loads(lineprofiler("lines", *words, "--format", "json", cwd=tmp_path).stdout)["functions"]
+        assert function["source_note"] == said
+    assert said not in lineprofiler("lines", "a.lprof", "c.lprof", cwd=tmp_path).expect().stdout
+
+
 def test_line_stats_add_up(tmp_path: Path) -> None:
     a = LineStats({("f.py", 1, "f"): [(2, 1, 10)]}, 1e-9)
     b = LineStats({("f.py", 1, "f"): [(2, 1, 10), (3, 4, 5)]}, 1e-6)

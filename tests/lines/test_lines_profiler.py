@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import sys
@@ -308,6 +309,35 @@ def test_regions_are_inclusive_and_nest() -> None:
     profiler.print_regions(stream=out)
     assert "Region: outer" in out.getvalue()
     assert "2 entries" in out.getvalue()
+
+
+def test_regions_of_tasks_end_in_any_order() -> None:
+    profiler = LineProfiler(work)
+
+    async def first(entered: asyncio.Event, left: asyncio.Event) -> None:
+        with profiler.region("first"):
+            await entered.wait()
+        left.set()
+
+    async def second(entered: asyncio.Event, left: asyncio.Event) -> None:
+        with profiler.region("second"):
+            entered.set()
+            await left.wait()
+            work(10)
+
+    async def both() -> None:
+        entered, left = asyncio.Event(), asyncio.Event()
+        await asyncio.gather(first(entered, left), second(entered, left))
+
+    with profiler:
+        asyncio.run(both())
+    assert profiler.region_entries() == {"first": 1, "second": 1}
+    found = {
+        name: [line.hits for f in stats.values() for line in f.line_stats.values()]
+        for name, stats in profiler.region_stats().items()
+    }
+    assert found["first"] == []
+    assert max(found["second"]) == 11
 
 
 def test_region_ends_when_its_body_raises() -> None:

@@ -415,6 +415,78 @@ def test_setup_runs_first_and_unprofiled(tmp_path: Path) -> None:
     assert "prepare" not in figures(tmp_path, "-s", "setup.py", "prog.py")
 
 
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        ("raise RuntimeError('broken')", 1, "RuntimeError: broken"),
+        ("def def\n", 1, "SyntaxError"),
+        ("import sys\nsys.exit(7)\n", 7, ""),
+        ("import sys\nsys.exit('enough')\n", 1, "enough"),
+    ],
+)
+def test_a_setup_that_fails_ends_the_run(tmp_path: Path, text: str, status: int, said: str) -> None:
+    project(tmp_path, prog="print('ran')", setup=text)
+    done = lineprofiler("run", "-s", "setup.py", "prog.py", cwd=tmp_path).expect(status)
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert "sitecustomize" not in done.stderr
+    assert "lineprofiler" not in done.stderr
+    lineprofiler("run", "-q", "-s", "setup.py", "-c", "print('ran')", cwd=tmp_path).expect(status)
+
+
+def test_a_program_that_executes_another(tmp_path: Path) -> None:
+    """What it has done up to then is in the report, though the other one has its number and ends by itself."""
+    project(
+        tmp_path,
+        prog="""
+        import os, sys
+        def first(n):
+            for i in range(n):
+                pass
+        def second(n):
+            for i in range(n):
+                pass
+        if len(sys.argv) == 1:
+            first(100)
+            os.execv(sys.executable, [sys.executable, __file__, "again"])
+        second(50)
+        """,
+    )
+    found = figures(tmp_path, "prog.py")
+    assert found["first"] == {4: 101, 5: 100}
+    assert found["second"] == {7: 51, 8: 50}
+    assert found["<module>"][11] == 1  # the call of the other one
+
+
+def test_texts_without_end(tmp_path: Path) -> None:
+    """A program that evaluates another text each time round: a hundred are told apart, the others are one."""
+    project(tmp_path, prog="print(sum(eval(f'{i} + 1') for i in range(3000)))")
+    found = figures(tmp_path, "prog.py")
+    texts = {name: lines for name, lines in found.items() if name.startswith("<module>#")}
+    assert len(texts) == 100
+    assert texts["<module>#101"] == {1: 2900}
+
+
+def test_arguments_of_the_program_are_its_own(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="""
+        from lineprofiler import profile
+        @profile
+        def f():
+            return 1
+        exec(compile("def g():\\n    return 2\\ng()", "<string>", "exec"))
+        print(f())
+        """,
+    )
+    for words in (("-c",), ("-c", "def other(): pass")):
+        done = lineprofiler("run", "--functions", "prog.py", *words, cwd=tmp_path).expect()
+        assert "other" not in done.stdout
+        assert "Not measured" not in done.stdout
+        alone = run_process([sys.executable, "prog.py", "--line-profile", *words], cwd=tmp_path, env=environment())
+        assert alone.expect().stdout.startswith("1\n")
+
+
 def test_what_is_printed(tmp_path: Path) -> None:
     project(tmp_path, prog=LOOK)
     short = lineprofiler("run", "--top", "2", "prog.py", cwd=tmp_path).expect().stdout
@@ -554,7 +626,7 @@ def test_a_living_run_can_be_looked_at(tmp_path: Path) -> None:
         run.send_signal(signal.SIGTERM)
         run.wait(LIMIT_S)
     again = json.loads(lineprofiler(*LIVE, cwd=tmp_path).expect().stdout)
-    assert again["notes"] == ["the end of 1 process, killed or left by os._exit"]
+    assert again["notes"] == ["the end of 1 process, killed or left by os._exit or exec"]
     assert "was in <module>" in again["places"][0]
 
 

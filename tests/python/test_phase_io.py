@@ -139,6 +139,36 @@ def test_io_of_overlapping_threads_is_marked(profiler: Profiler) -> None:
     assert not stats_of(profiler, "alone/inner").io_overlap
 
 
+def test_io_of_children_that_were_waited_for_is_marked(profiler: Profiler) -> None:
+    """The kernel adds all that a child has moved when it is waited for: in the phase in which that happens."""
+
+    def child() -> int:
+        pid = os.fork()
+        if pid == 0:
+            sink = os.open("/dev/null", os.O_WRONLY)
+            os.write(sink, b"x" * 5000)
+            os._exit(0)
+        return pid
+
+    with phase("none", io=True):
+        pass
+    with phase("outer", io=True):
+        with phase("before", io=True):
+            pid = child()
+        with phase("waits", io=True):
+            os.waitpid(pid, 0)
+        with phase("after", io=True):
+            pass
+    with phase("thread", io="thread"):
+        os.waitpid(child(), 0)
+    with phase("late", io=True):
+        pass
+    marked = [path for path, stats in profiler.merged_tree().items() if stats.io_overlap]
+    assert sorted(marked) == [("outer",), ("outer", "waits")]
+    assert io_of(stats_of(profiler, "outer/waits"))["write_chars"] >= 5000
+    assert "write_chars" not in io_of(stats_of(profiler, "thread"))
+
+
 def test_own_snapshots_are_no_bytes_of_the_program(profiler: Profiler) -> None:
     """Snapshots that fall into the phase, by this thread and by another, while the program writes too."""
     sink = os.open("/dev/null", os.O_WRONLY)

@@ -112,7 +112,7 @@ class PhaseStats:
     io: bool = False
     """Opened with ``io=True``: its ``io_*`` counters are exact."""
     io_overlap: bool = False
-    """io=True entries of several threads overlapped: their bytes include each other's."""
+    """Bytes of io=True entries include those of other threads' entries, or of children waited for meanwhile."""
     overlap: bool = False
     """Its children overlapped in time (tasks): their times add up to more than the time they covered."""
 

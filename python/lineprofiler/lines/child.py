@@ -66,7 +66,9 @@ class Run:
         found = self.profiler.profile()
         if found.is_empty:
             return
-        name = f"{os.getpid()}-{time.monotonic_ns()}.lprof"
+        # By its name the reader knows which file it stands for: a process that executes another program, or one whose
+        # number came round, has left more.
+        name = f"{self.profiler.segment_name() or os.getpid()}-{time.monotonic_ns()}.lprof"
         with contextlib.suppress(OSError):
             lprof.write(os.path.join(self.folder, name), found)
         self.profiler.clear()
@@ -81,7 +83,28 @@ def begin(text: str) -> None:
     os.environ[ENVIRONMENT] = json.dumps(settings)
     run = Run(settings)
     if setup is not None:
-        path = Path(setup)
+        _set_up(Path(setup))
+    run.start()
+
+
+def _set_up(path: Path) -> None:
+    """Runs the file of --setup. If it fails the process ends as a program of that file would: whoever imports a
+    sitecustomize passes over what it raises, and the program would run without what was to be set up."""
+    status = 1
+    try:
         code: CodeType = compile(path.read_bytes(), str(path), "exec")
         exec(code, {"__name__": "__main__", "__file__": str(path), "__builtins__": builtins})
-    run.start()
+        return
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            status = error.code or 0
+        else:
+            sys.stderr.write(f"{error.code}\n")
+    except BaseException as error:
+        frames = error.__traceback__
+        error.__traceback__ = frames.tb_next if frames is not None else None  # without this one
+        sys.excepthook(type(error), error, error.__traceback__)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(status & 0xFF)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lineprofiler._lineprofiler import LineEngine
 
 BACKENDS = ("monitoring", "settrace")
+MOST_ALIKE = 100
+"""Functions of one name and place that are told apart: a program may evaluate a new text each time round."""
 
 
 def new_engine(select: Callable[[CodeType], bool] | None, backend: str | None) -> LineEngine:
@@ -79,15 +81,17 @@ def figures(engine: LineEngine, names: dict[int, str], book: SourceBook, *, rows
 
 def _keys(codes: list[CodeType], names: dict[int, str], book: SourceBook) -> list[FunctionKey]:
     """A key for each code object. Equal code of one place, as when a text is run twice, is one function; other code of
-    the same name there, as two lambdas on a line, gets a number behind its name."""
-    known: dict[FunctionKey, list[CodeType]] = {}
+    the same name there, as two lambdas on a line, gets a number behind its name; from MOST_ALIKE on all are one."""
+    known: dict[FunctionKey, dict[CodeType, int]] = {}
     keys = []
     for code in codes:
         key = FunctionKey(book.path_of(code.co_filename), name_of(code, names, book), code.co_firstlineno)
-        others = known.setdefault(key, [])
-        place = next((n for n, other in enumerate(others) if other == code), len(others))
-        if place == len(others):
-            others.append(code)
+        others = known.setdefault(key, {})
+        place = others.get(code)
+        if place is None:
+            place = len(others)
+            if place < MOST_ALIKE:
+                others[code] = place
         keys.append(key if place == 0 else key._replace(function_name=f"{key.function_name}#{place + 1}"))
     return keys
 

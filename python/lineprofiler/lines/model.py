@@ -7,10 +7,10 @@ several processes, threads or code objects add up. Nothing here knows an engine,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from lineprofiler.lines.source import Source
+from lineprofiler.lines.source import VERSIONS, Source
 
 
 class FunctionKey(NamedTuple):
@@ -108,8 +108,11 @@ class Profile:
         for key, function in other.functions.items():
             self.function(key).add(function)
         for filename, source in other.sources.items():
-            if filename not in self.sources or not self.sources[filename].lines:
+            known = self.sources.get(filename)
+            if known is None or not known.lines:
                 self.sources[filename] = source
+            elif source.lines and (source.note == VERSIONS or source.lines != known.lines):
+                self.sources[filename] = replace(known, note=VERSIONS)
         for name, cost in other.own_cost.items():
             self.own_cost[name] = max(cost, self.own_cost.get(name, 0.0))
         self.notes += [note for note in other.notes if note not in self.notes]

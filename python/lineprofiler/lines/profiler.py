@@ -57,7 +57,7 @@ class Region:
         if self._open.pop():
             engine = self._profiler._engine
             if engine is not None:
-                engine.region_leave()
+                engine.region_leave(self._name)
 
 
 class LineProfiler:
@@ -108,6 +108,7 @@ class LineProfiler:
         self._backend = backend
         self.book = SourceBook()
         self.select: Callable[[CodeType], bool] | None = None
+        self._project: Project | None = None
         self._names: dict[int, str] = {}
         self._engine: LineEngine | None = None
         self._started = 0
@@ -169,6 +170,11 @@ class LineProfiler:
         if self._engine is not None:
             self._engine.share(self._shared)
 
+    def segment_name(self) -> str:
+        """Of the file that `share` keeps this process's figures in, without its suffix; "" if there is none."""
+        path = self._engine.segment if self._engine is not None else ""
+        return os.path.basename(path).removesuffix(".lines")
+
     def _switch_on(self) -> None:
         engines.start(self._made())
 
@@ -180,7 +186,7 @@ class LineProfiler:
         if self._engine is None:
             select = self.select
             if select is None and (self.keeps_folder or not self._chosen):
-                select = Project(self._root, self._config, self.book)
+                select = self._project = Project(self._root, self._config, self.book)
             self._selects = select is not None
             self._engine = engines.new_engine(select, self._backend)
             if self._shared is not None:
@@ -368,7 +374,9 @@ class LineProfiler:
         """The figures so far, as plain data in ns; also while it is on."""
         if self._engine is None:
             return Profile()
-        return engines.figures(self._engine, self._names, self.book)
+        found = engines.figures(self._engine, self._names, self.book)
+        found.notes += getattr(self.select or self._project, "notes", [])
+        return found
 
     def get_stats(self, sort_by: str = "time") -> Stats:
         """Figures so far, by (filename, function_name, first_line): a dict that also has line_profiler's `timings`.

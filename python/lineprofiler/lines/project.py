@@ -18,8 +18,10 @@ from typing import Any
 
 from lineprofiler.config import ProfilerConfig, find_project_root
 from lineprofiler.lines.callables import codes_of
-from lineprofiler.lines.source import SourceBook, definitions, module_of
+from lineprofiler.lines.source import SourceBook, command_line_code, definitions, module_of
 
+MOST_TEXTS = 20_000
+"""Code objects without a file that are profiled; each takes a kilobyte."""
 _OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _GENERATED = frozenset(
@@ -53,6 +55,9 @@ class Project:
         self._foreign = tuple(f for f in _installed() if not self._prefix.startswith(f))
         self._packages = () if any(p in self._prefix for p in _PACKAGES) else _PACKAGES
         self._files: dict[str, bool | None] = {}
+        self._texts = 0
+        self.notes: list[str] = []
+        """What was left out, in sentences."""
 
     def __call__(self, code: CodeType) -> bool:
         filename = code.co_filename
@@ -61,7 +66,7 @@ class Project:
         except KeyError:
             wanted = self._files[filename] = self._file(filename)
         if wanted is None:
-            wanted = self._without_file(code)
+            wanted = self._without_file(code) and self._has_room()
         return wanted and (not self._config.functions or self._config.allows_function(qualified_name(code, self._book)))
 
     def _file(self, filename: str) -> bool | None:
@@ -117,6 +122,13 @@ class Project:
             self._book.capture(code.co_filename, module)
         return wanted
 
+    def _has_room(self) -> bool:
+        """Code is kept for ever once it is profiled, which a program that evaluates texts without end would feel."""
+        self._texts += 1
+        if self._texts == MOST_TEXTS + 1:
+            self.notes.append(f"code without a file (exec, eval) that began after {MOST_TEXTS:,} others of it")
+        return self._texts <= MOST_TEXTS
+
     def _module(self, module: Mapping[str, Any], caller: FrameType | None) -> bool:
         file, name = module.get("__file__"), module.get("__name__")
         if isinstance(file, str):
@@ -138,8 +150,7 @@ def _is_generated(code: CodeType) -> bool:
 
 def is_worker() -> bool:
     """Whether the main module is the line of code by which multiprocessing starts its processes."""
-    words = sys.orig_argv
-    return "-c" in words and words[words.index("-c") + 1].startswith("from multiprocessing.")
+    return (command_line_code() or "").startswith("from multiprocessing.")
 
 
 def _installed() -> list[str]:

@@ -34,7 +34,7 @@ def read_folder(folder: str | Path) -> Profile:
                 profiles.append(Profile(notes=[f"{name}: {error}"], processes=0))
                 continue
             sources.update(profiles[-1].sources)
-            ended.add(name.split("-")[0])
+            ended.add(name.rpartition("-")[0])
     for name in names:
         if name.endswith(".lines"):
             try:
@@ -42,7 +42,7 @@ def read_folder(folder: str | Path) -> Profile:
             except (OSError, ValueError) as error:
                 profiles.append(Profile(notes=[f"{name}: {error}"], processes=0))
                 continue
-            if str(found["pid"]) not in ended and found["lines"]:
+            if name.removesuffix(".lines") not in ended and found["lines"]:
                 profiles.append(from_segment(found, sources))
                 if not found["closed"]:
                     unseen["living" if found["living"] else "ended"] += 1
@@ -52,7 +52,8 @@ def read_folder(folder: str | Path) -> Profile:
     if unseen["living"]:
         total.notes.append(f"what comes yet: {unseen['living']} process{_es(unseen['living'])} still running")
     if unseen["ended"]:
-        total.notes.append(f"the end of {unseen['ended']} process{_es(unseen['ended'])}, killed or left by os._exit")
+        many = f"{unseen['ended']} process{_es(unseen['ended'])}"
+        total.notes.append(f"the end of {many}, killed or left by os._exit or exec")
     return total
 
 

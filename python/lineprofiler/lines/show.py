@@ -226,36 +226,74 @@ def compare(a: Profile, b: Profile) -> list[Change]:
     """
     full = a.full and b.full
     found = []
-    in_a = {f.key[:2]: f for f in a.visited()}
-    in_b = {f.key[:2]: f for f in b.visited()}
+    moved = _moved(a, b)
+    in_a, in_b = _by_name(a, {}), _by_name(b, moved)
     for key in sorted({*in_a, *in_b}):
-        f, g = in_a.get(key), in_b.get(key)
-        for number_a, number_b in _pairs(a, f, b, g):
-            line_a = f.lines.get(number_a, Line()) if f is not None else Line()
-            line_b = g.lines.get(number_b, Line()) if g is not None else Line()
-            if line_a == line_b == Line():
-                continue
-            source = b.source(key[0]).line(number_b) if number_b else a.source(key[0]).line(number_a)
-            spent = (line_a.self_ns, line_b.self_ns) if full else (line_a.time_ns, line_b.time_ns)
-            found.append(Change(key[0], key[1], number_a, number_b, line_a.hits, line_b.hits, *spent, source.strip()))
+        for f, g in _namesakes(a, in_a.get(key, []), b, in_b.get(key, [])):
+            for number_a, number_b in _pairs(a, f, b, g):
+                line_a = f.lines.get(number_a, Line()) if f is not None else Line()
+                line_b = g.lines.get(number_b, Line()) if g is not None else Line()
+                if line_a == line_b == Line():
+                    continue
+                source = ""
+                if g is not None and number_b:
+                    source = b.source(g.key.filename).line(number_b)
+                elif f is not None:
+                    source = a.source(f.key.filename).line(number_a)
+                spent = (line_a.self_ns, line_b.self_ns) if full else (line_a.time_ns, line_b.time_ns)
+                hits = (line_a.hits, line_b.hits)
+                found.append(Change(key[0], key[1], number_a, number_b, *hits, *spent, source.strip()))
     return sorted(found, key=lambda c: (-c.change_ns, c.file, c.line_b, c.line_a))
+
+
+def _moved(a: Profile, b: Profile) -> dict[str, str]:
+    """Files of B by the name that they have in A, if no file is in both: two checkouts of a project."""
+    files_a = {f.key.filename for f in a.visited()}
+    files_b = {f.key.filename for f in b.visited()}
+    root_a, root_b = _common_root([a]), _common_root([b])
+    if not files_a.isdisjoint(files_b) or root_a is None or root_b is None:
+        return {}
+    moved = {f: os.path.join(root_a, os.path.relpath(f, root_b)) for f in files_b if os.path.isabs(f)}
+    return {f: there for f, there in moved.items() if there in files_a}
+
+
+def _by_name(profile: Profile, moved: dict[str, str]) -> dict[tuple[str, str], list[Function]]:
+    """Functions by file and name, those of one name (lambdas, a property's getter and setter) as they stand there."""
+    found: dict[tuple[str, str], list[Function]] = {}
+    for f in sorted(profile.visited(), key=lambda f: f.key.first_line):
+        found.setdefault((moved.get(f.key.filename, f.key.filename), f.key.function_name), []).append(f)
+    return found
+
+
+def _namesakes(
+    a: Profile, in_a: list[Function], b: Profile, in_b: list[Function]
+) -> list[tuple[Function | None, Function | None]]:
+    """Functions of one name in A and in B that are the same function; None for none."""
+    texts_a, texts_b = (["\n".join(_body(p, f)[1]) for f in fs] for p, fs in ((a, in_a), (b, in_b)))
+    return [
+        (in_a[m] if m is not None else None, in_b[n] if n is not None else None) for m, n in _matched(texts_a, texts_b)
+    ]
+
+
+def _matched(a: list[str], b: list[str]) -> list[tuple[int | None, int | None]]:
+    """Places of texts in two lists that are the same; None for none. What was edited in its place is the same."""
+    pairs: list[tuple[int | None, int | None]] = []
+    matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
+    for _, a0, a1, b0, b1 in matcher.get_opcodes():
+        both = min(a1 - a0, b1 - b0)
+        pairs += zip(range(a0, a0 + both), range(b0, b0 + both), strict=True)
+        pairs += [(n, None) for n in range(a0 + both, a1)] + [(None, n) for n in range(b0 + both, b1)]
+    return pairs
 
 
 def _pairs(a: Profile, f: Function | None, b: Profile, g: Function | None) -> list[tuple[int, int]]:
     """Line numbers in A and B that are the same line; 0 for none."""
     numbers_a, texts_a = _body(a, f)
     numbers_b, texts_b = _body(b, g)
-    pairs = []
-    matcher = difflib.SequenceMatcher(None, texts_a, texts_b, autojunk=False)
-    for kind, a0, a1, b0, b1 in matcher.get_opcodes():
-        if kind == "equal":
-            pairs += list(zip(numbers_a[a0:a1], numbers_b[b0:b1], strict=True))
-        else:
-            # A line that was edited in its place is the same line; what is left over is in one of them only.
-            both = min(a1 - a0, b1 - b0) if kind == "replace" else 0
-            pairs += list(zip(numbers_a[a0 : a0 + both], numbers_b[b0 : b0 + both], strict=True))
-            pairs += [(n, 0) for n in numbers_a[a0 + both : a1]] + [(0, n) for n in numbers_b[b0 + both : b1]]
-    return pairs
+    return [
+        (numbers_a[m] if m is not None else 0, numbers_b[n] if n is not None else 0)
+        for m, n in _matched(texts_a, texts_b)
+    ]
 
 
 def _body(profile: Profile, function: Function | None) -> tuple[list[int], list[str]]:

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any
 
 CHANGED = "source changed since the run"
+VERSIONS = "figures of different versions of this file are added up by line number"
 LIMIT = 20_000_000
 """Bytes of a source file; a larger one is not taken."""
 
@@ -108,8 +109,10 @@ class SourceBook:
                 text = None
             if isinstance(text, str):
                 return _Taken(os.path.abspath(filename), None, text)
-        if filename == "<string>" and module.get("__name__") == "__main__" and "-c" in sys.orig_argv:
-            return _Taken(filename, None, sys.orig_argv[sys.orig_argv.index("-c") + 1])
+        if filename == "<string>" and module.get("__name__") == "__main__":
+            given = command_line_code()
+            if given is not None:
+                return _Taken(filename, None, given)
         lines = linecache.getlines(filename, dict(module))
         return _Taken(filename, None, "".join(lines) if lines else None)
 
@@ -124,6 +127,27 @@ class SourceBook:
             if path and os.path.isfile(path):
                 return path
         return None
+
+
+def command_line_code() -> str | None:
+    """What the interpreter was given by ``-c``; None if it runs something else. The program's own arguments, which may
+    hold a -c as well, come behind what it runs."""
+    words = iter(sys.orig_argv[1:])
+    for word in words:
+        if word == "--check-hash-based-pycs":
+            next(words, None)
+        elif not word.startswith("-") or word == "-":
+            return None
+        elif not word.startswith("--"):
+            for at, letter in enumerate(word[1:], 2):
+                if letter in "cmWX":  # the rest of the word is its value, or the next word
+                    value = word[at:] or next(words, "")
+                    if letter == "c":
+                        return value
+                    if letter == "m":
+                        return None
+                    break
+    return None
 
 
 def module_of(filename: str) -> Mapping[str, Any] | None:
