@@ -419,12 +419,17 @@ static inline void lp_lines_leave(lp_line_thread *th, const void *frame, const v
     }
 }
 
+static inline bool lp__lines_is_of(const lp_line_thread *th, const lp_lines *lines)
+{
+    return th && th->lines == lines && __atomic_load_n(&th->go, __ATOMIC_ACQUIRE) == LP_LINES_GO;
+}
+
 /* Ticks that this thread was in calls of the code before their first line; 0 unknown. */
 static inline uint64_t lp_lines_prologue(const lp_lines *lines, const lp_line_code *code)
 {
     const lp_line_thread *th = lp__lines_current;
 
-    if (!th || th->lines != lines || code->index >= th->have || !th->cells[code->index])
+    if (!lp__lines_is_of(th, lines) || code->index >= th->have || !th->cells[code->index])
         return 0;
     return lp__line_head(th->cells[code->index])->prologue;
 }
@@ -434,7 +439,7 @@ static inline uint64_t lp_lines_own(const lp_lines *lines)
 {
     const lp_line_thread *th = lp__lines_current;
 
-    return th && th->lines == lines ? th->seg->own : 0;
+    return lp__lines_is_of(th, lines) ? th->seg->own : 0;
 }
 
 /* Something that is no event of this thread's frames has cost `class`. */

@@ -204,19 +204,6 @@ static void hand_out(const costs *c, lp_line_cost *cost)
         cost->event[i] = c->good ? (uint32_t)(c->event[i] + 0.5) : 0;
 }
 
-/* Lines and instructions are what the tightest loops consist of, and those are foreseen. Where calls, generators and exceptions are,
- * the course is foreseen more or less: of those events the middle between the two is taken off. */
-static void not_foreseen(const lpy_line_backend *backend, costs *c)
-{
-    const double most_taken = 0.5;
-    lp_line_cost cost;
-
-    hand_out(c, &cost);
-    double share = lpy_medley_share(backend, &cost, &c->share);
-    for (uint32_t i = 0; i < LP_LINE_EVENTS; i++)
-        c->event[i] *= 1 + (share < most_taken ? share : most_taken) / 2;
-}
-
 static void measure(const lpy_line_backend *backend, costs *c)
 {
     PyThreadState *tstate = lpy_thread_state();
@@ -232,7 +219,9 @@ static void measure(const lpy_line_backend *backend, costs *c)
         work_out_lines(&s, 0);
         work_out_prices(&s);
         work_out_events(&s);
-        not_foreseen(backend, c);
+        lp_line_cost cost;
+        hand_out(c, &cost);
+        c->share = lpy_medley_share(backend, &cost);
     }
     PyErr_Clear();
     lpy_probe_done(probes);

@@ -37,8 +37,8 @@ typedef struct lpy_probed {
 /* false: could not; exceptions are left to the caller. In both cases lpy_probe_done. */
 bool lpy_probe_run(const lpy_line_backend *backend, lpy_probed out[LPY_PROBES]);
 /* line_medley.c: how far corrected times of a program that is not foreseen are from its bare time, as a share of what is taken off with
- * this cost and the prices that are known; 0 if it cannot be told. *most: the same with its own uncertainty. Sets no exception. */
-double lpy_medley_share(const lpy_line_backend *backend, const lp_line_cost *cost, double *most);
+ * this cost and the prices that are known; 0 if it cannot be told. Sets no exception. */
+double lpy_medley_share(const lpy_line_backend *backend, const lp_line_cost *cost);
 void lpy_probe_done(lpy_probed out[LPY_PROBES]);
 
 #endif
