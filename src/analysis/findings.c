@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/report_internal.h"
+#include "analysis/tree_math.h"
 #include "store/arena.h"
 
 #define STARVED_LEAST 0.05   /* of a role's time with a known split */
@@ -201,24 +202,67 @@ static void find_blocked(list *to, double total)
     }
 }
 
+typedef struct one_of { /* a worker of a role */
+    uint64_t work, wall;
+    uint32_t index;
+} one_of;
+
+static int by_work(const void *a, const void *b)
+{
+    const one_of *x = a, *y = b;
+
+    if (x->work != y->work)
+        return x->work < y->work ? -1 : 1;
+    if (x->wall != y->wall) /* the slowest of those that do the same first */
+        return x->wall > y->wall ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static void find_slow_in(list *to, uint32_t role, const one_of *group, uint32_t count)
+{
+    double sum = 0.0, runtime = (double)to->report->run->runtime_ns;
+
+    for (uint32_t i = 0; i < count; i++)
+        sum += (double)group[i].wall;
+    double mean = sum / count, times = sum > 0.0 ? (double)group[0].wall / mean : 1.0, excess = (times - 1.0) * mean;
+    if (count < SLOW_WORKERS || times < SLOW_LEAST || !(excess >= TIME_LEAST * runtime))
+        return;
+    lp_finding found = finding(LP_FINDING_SLOW_WORKER);
+    found.role = role;
+    found.worker = group[0].index;
+    found.value[0] = times;
+    found.value[1] = count;
+    found.value[2] = to->report->roles[role].role->worker_count;
+    found.share = fmin(excess / runtime, 1.0);
+    add(to, found);
+}
+
+/* Among workers that spend their time in the same top phase: a process that forked the others may have their role, but not their
+ * work. */
 static void find_slow(list *to)
 {
-    const lp_report *report = to->report;
+    const lp_run *run = to->report->run;
+    one_of *all = malloc((run->worker_count + 1u) * sizeof *all);
 
-    for (uint32_t i = 0; i < report->role_count; i++) {
-        const lp_run_role *role = report->roles[i].role;
-        double mean = role->worker_count > 0 ? (double)role->wall_ns / role->worker_count : 0.0;
-        double excess = (role->imbalance - 1.0) * mean, runtime = (double)report->run->runtime_ns;
-        if (role->worker_count < SLOW_WORKERS || role->imbalance < SLOW_LEAST || !(excess >= TIME_LEAST * runtime))
-            continue;
-        lp_finding found = finding(LP_FINDING_SLOW_WORKER);
-        found.role = i;
-        found.worker = role->slowest;
-        found.value[0] = role->imbalance;
-        found.value[1] = role->worker_count;
-        found.share = fmin(excess / runtime, 1.0);
-        add(to, found);
+    if (!all) {
+        to->status = LP_E_MEMORY;
+        return;
     }
+    for (uint32_t r = 0; r < to->report->role_count; r++) {
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < run->worker_count; i++)
+            if (run->workers[i].role_index == r)
+                all[count++] =
+                    (one_of){run->workers[i].work, lp__add_u64(run->workers[i].wall_ns, run->workers[i].open_ns), i};
+        if (count > 1)
+            qsort(all, count, sizeof *all, by_work);
+        for (uint32_t i = 0, end; i < count; i = end) {
+            for (end = i; end < count && all[end].work == all[i].work; end++)
+                ;
+            find_slow_in(to, r, all + i, end - i);
+        }
+    }
+    free(all);
 }
 
 static void find_gpu_idle(list *to)

@@ -247,6 +247,9 @@ static lp_status derive_extents(lp_report_role *to)
         children[tree->phases[i].parent] = lp__add_u64(children[tree->phases[i].parent], to->phases[i - 1].extent_ns);
     }
     derive_open_self(to->phases, to->phase_count, children);
+    for (uint32_t i = 0; i < to->phase_count; i++)
+        if (to->phases[i].stride > 1 && to->phases[i].parent != LP_NO_PHASE)
+            to->phases[to->phases[i].parent].self_estimated = true;
     free(work);
     double whole = (double)to->role->wall_ns;
     for (uint32_t i = 0; i < to->phase_count; i++) {
@@ -358,6 +361,7 @@ static lp_status list_levels(lp_arena *arena, lp_report_role *to, const uint32_t
     rows->total_ns = length > 0 ? to->phases[spine[0]].extent_ns : 0;
     for (uint32_t i = 0; i < length; i++) {
         uint64_t wall = to->phases[spine[i]].extent_ns;
+        rows->estimated |= wall > rows->total_ns;
         rows->rows[rows->row_count++] = (lp_report_share){spine[i], wall, ratio((double)wall, (double)rows->total_ns)};
     }
     return LP_OK;
@@ -384,6 +388,8 @@ static lp_status list_children(lp_arena *arena, lp_report_role *to, uint32_t at,
     qsort(keys, count, sizeof *keys, largest_first);
     bool real = at != LP_NO_PHASE && !to->phases[at].synthetic;
     rows->total_ns = real ? to->phases[at].extent_ns : sum;
+    rows->estimated =
+        real && sum > rows->total_ns && !(to->phases[at].flags & LP_PHASE_OVERLAP) && to->phases[at].self_estimated;
     rows->overlapping = real && ((to->phases[at].flags & LP_PHASE_OVERLAP) || sum > rows->total_ns);
     for (uint32_t i = 0; i < count; i++)
         rows->rows[rows->row_count++] =

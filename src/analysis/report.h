@@ -53,7 +53,8 @@ typedef struct lp_report_phase {
     double own_share;                       /* own cost inside it / wall; NaN unknown */
     bool untrusted;                         /* own_share > LP_TRUST_SHARE */
     bool self_nested;                       /* its parent has the same name */
-    lp_report_counter *counters;            /* without io_* of io phases; in the tree's order */
+    bool self_estimated;         /* a child of it is: self is what the estimate leaves of a time that may be measured */
+    lp_report_counter *counters; /* without io_* of io phases; in the tree's order */
     uint32_t counter_count;
     lp_report_counter *all_counters; /* with them */
     uint32_t all_counter_count;
@@ -70,6 +71,7 @@ typedef struct lp_report_breakdown {
     uint32_t at;           /* phase whose children are listed; LP_NO_PHASE: the top */
     bool chain;            /* nothing branches: the rows are levels, each within the one before */
     bool overlapping;      /* children overlapped in time: the shares are sums and may exceed 100 % */
+    bool estimated;        /* that they exceed it is because some are estimated: they need not overlap */
     uint64_t total_ns;     /* the denominator */
     lp_report_share *rows; /* by wall time, descending; Other last */
     uint32_t row_count;
@@ -136,7 +138,7 @@ typedef enum lp_finding_kind {                    /* what `value` holds */
                                LP_FINDING_THROTTLED, /* a host: share of periods; seconds stopped; the limit in cores */
                                LP_FINDING_BLOCKED, /* a phase: blocked share of its time; of another role, which is `other` and works most, the share of its
                                 * time on a CPU and the one ready without a CPU */
-                               LP_FINDING_SLOW_WORKER, /* a role, a worker: its time over the mean of the role; workers */
+                               LP_FINDING_SLOW_WORKER, /* a role, a worker: its time over the mean of those of the role that do the same; their number; the role's */
                                LP_FINDING_GPU_IDLE, /* a phase: median of the devices' busy share in it; 95 % quantile elsewhere */
                                LP_FINDING_GROWTH, /* a worker: bytes a second, error, seconds until memory ends (NaN: no limit known); part of
                                   * the growth that fell to the phase whose path is `path` */

@@ -218,7 +218,16 @@ static lp_status copy_open(lp_run *run, const lp_worker *worker, lp_run_worker *
     return status;
 }
 
-/* Finished and open wall time of the top phases. */
+static uint64_t hash_of(lp_str text)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (size_t i = 0; i < text.size; i++)
+        hash = (hash ^ (unsigned char)text.data[i]) * 1099511628211u;
+    return hash | 1;
+}
+
+/* Finished and open wall time of the top phases, and which has most of it. */
 static lp_status worker_wall(const lp_worker *worker, lp_run_worker *out)
 {
     size_t count = worker->tree.count;
@@ -235,6 +244,14 @@ static lp_status worker_wall(const lp_worker *worker, lp_run_worker *out)
     lp__tree_extents(&worker->tree, entries, wall, open);
     out->wall_ns = wall[0];
     out->open_ns = open[0];
+    uint64_t most = 0;
+    for (uint32_t i = 1; i < count; i++) {
+        uint64_t time = lp__add_u64(wall[i], open[i]);
+        if (worker->tree.phases[i].parent == 0 && time > most) {
+            most = time;
+            out->work = hash_of(worker->tree.phases[i].name);
+        }
+    }
     free(work);
     return LP_OK;
 }

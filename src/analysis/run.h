@@ -35,6 +35,7 @@ typedef struct lp_run_worker { /* strings are owned by the run */
     int64_t pid, rank, local_rank, world_size; /* LP_UNKNOWN_I64 */
     uint64_t started_ns, written_ns, elapsed_ns;
     uint64_t wall_ns; /* finished wall time of the top phases */
+    uint64_t work;    /* hash of the name of the top phase with most time, finished or open; 0: none */
     uint64_t open_ns; /* and of those that are open */
     lp_life life;
     lp_end end;       /* of one that died */

@@ -271,16 +271,53 @@ static double sum(const double *bins, uint32_t count)
     return total;
 }
 
-/* The host's bins into the run's, and its figures out of them. */
-static void end_host(lp__usage *all, lp_usage_host *host)
+static int by_first_row(const void *a, const void *b)
 {
+    const lp_usage_process *x = *(const lp_usage_process *const *)a, *y = *(const lp_usage_process *const *)b;
+
+    return (x->from_s > y->from_s) - (x->from_s < y->from_s);
+}
+
+/* How much of each bin was sampled: of the time between first and last row of at least one of them. */
+static lp_status cover(const lp__grid *grid, const lp_usage_process *processes, uint32_t count, double *bins)
+{
+    const lp_usage_process **order = malloc((count + 1u) * sizeof *order);
+    double until = -(double)INFINITY;
+
+    if (!order)
+        return LP_E_MEMORY;
+    for (uint32_t i = 0; i < count; i++)
+        order[i] = &processes[i];
+    if (count > 1)
+        qsort(order, count, sizeof *order, by_first_row);
+    for (uint32_t i = 0; i < count; i++) {
+        double from = fmax(order[i]->from_s, until);
+        if (order[i]->to_s > from)
+            lp__grid_spread(grid, bins, from, order[i]->to_s, order[i]->to_s - from);
+        until = fmax(until, order[i]->to_s);
+    }
+    for (uint32_t i = 0; i < grid->bins; i++) /* the outer ones have what lies outside */
+        bins[i] = fmin(bins[i], grid->width_s);
+    free(order);
+    return LP_OK;
+}
+
+/* The host's bins into the run's, and its figures out of them. */
+static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_process *processes, uint32_t count)
+{
+    lp__sizes *const sizes[] = {&all->sizes.rss, &all->sizes.pss, &all->sizes.allocated, &all->sizes.reserved,
+                                &all->sizes.held};
     uint32_t bins = all->grid.bins;
+    lp_status status = cover(&all->grid, processes, count, all->host.covered);
     double covered = sum(all->host.covered, bins);
     double *const from[] = {all->host.cpu_s, all->host.rss,       all->host.pss,      all->host.read,
                             all->host.write, all->host.allocated, all->host.reserved, all->host.held};
     double *const to[] = {all->run.cpu_s, all->run.rss,       all->run.pss,      all->run.read,
                           all->run.write, all->run.allocated, all->run.reserved, all->run.held};
 
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (!lp__sizes_end(sizes[i]))
+            status = LP_E_MEMORY;
     lp__usage_host_end(all, host);
     if (host->processes > 0 && covered > 0.0) {
         host->cpu_peak = highest_rate(&all->grid, all->host.cpu_s, all->host.covered);
@@ -294,9 +331,9 @@ static void end_host(lp__usage *all, lp_usage_host *host)
             to[k][i] += from[k][i];
             from[k][i] = 0.0;
         }
-        all->run.covered[i] = fmax(all->run.covered[i], all->host.covered[i]);
         all->host.covered[i] = 0.0;
     }
+    return status;
 }
 
 static lp_status read_host(lp__usage *all, const source *list, uint32_t count, lp_usage_host *host)
@@ -467,7 +504,7 @@ static int turn_order(const void *a, const void *b)
 
     if (x->at_s != y->at_s)
         return x->at_s < y->at_s ? -1 : 1;
-    return y->by - x->by; /* one row is a time, too */
+    return y->by - x->by; /* one moment is a time, too */
 }
 
 /* How many of them there were at one time, the most. */
@@ -480,7 +517,7 @@ static lp_status most_at_once(const lp_usage_process *processes, uint32_t count,
         return LP_E_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
         turns[2 * i] = (turn){processes[i].from_s, 1};
-        turns[2 * i + 1] = (turn){processes[i].to_s, -1};
+        turns[2 * i + 1] = (turn){processes[i].gone_s, -1};
     }
     qsort(turns, 2u * count, sizeof *turns, turn_order);
     *most = 0;
@@ -507,6 +544,11 @@ static lp_status read_all(lp_usage *usage, const sources *list)
     if (!usage->processes || !usage->hosts || !new_bins(usage->arena, all.grid.bins, &all.run) ||
         !new_bins(usage->arena, all.grid.bins, &all.host))
         status = LP_E_MEMORY;
+    all.sizes.rss.bins = all.host.rss;
+    all.sizes.pss.bins = all.host.pss;
+    all.sizes.allocated.bins = all.host.allocated;
+    all.sizes.reserved.bins = all.host.reserved;
+    all.sizes.held.bins = all.host.held;
     for (uint32_t i = 0; status == LP_OK && i < list->count;) {
         uint32_t end = i;
         while (end < list->count && list->at[end].host == list->at[i].host)
@@ -515,13 +557,16 @@ static lp_status read_all(lp_usage *usage, const sources *list)
         host_init(host, list->at[i].host);
         uint32_t first = usage->process_count;
         status = read_host(&all, list->at + i, end - i, host);
-        end_host(&all, host);
+        lp_status ended = end_host(&all, host, usage->processes + first, usage->process_count - first);
+        status = status == LP_OK ? ended : status;
         if (status == LP_OK)
             status = most_at_once(usage->processes + first, usage->process_count - first, &host->at_once);
         i = end;
     }
     if (status == LP_OK)
         status = most_at_once(usage->processes, usage->process_count, &usage->at_once);
+    if (status == LP_OK)
+        status = cover(&all.grid, usage->processes, usage->process_count, all.run.covered);
     if (status == LP_OK)
         derive(&all);
     free(all.slots);

@@ -38,6 +38,7 @@ typedef struct lp_usage_process {
     uint64_t rows;
     double seconds;         /* from its first row to its last */
     double from_s, to_s;    /* of those, seconds after the run's start */
+    double gone_s;          /* when it ended or was last seen, at most an interval later */
     double missed;          /* intervals at whose end no row was taken, as its collector counted */
     double gaps;            /* intervals that were too long to belong to a phase */
     double cpu_s, cpu_peak; /* CPU seconds between first and last row; cores in its busiest interval */

@@ -42,6 +42,9 @@ typedef struct lp__usage {
                        * that is set in mid-run moves nothing */
     char boot[LP__BOOT_ROOM]; /* whose clock that is */
     lp__bins run, host;
+    struct { /* of the host; with its bins */
+        lp__sizes rss, pss, allocated, reserved, held;
+    } sizes;
     lp__device devices[LP__USAGE_DEVICES];
     uint32_t device_count;
     lp__told whole;
@@ -69,7 +72,6 @@ typedef struct lp__usage_reading {
     double at_s, mono_s, first_s; /* of the last row: on the grid, CLOCK_MONOTONIC; of the first */
     int64_t before[LP_COLUMNS];
     double interval_s;
-    lp__cover covered;
     lp__hold rss, pss, allocated, reserved;
     lp__hold held[LP__USAGE_DEVICES];
     double held_end_s[LP__USAGE_DEVICES]; /* of the last row of each; on the grid */

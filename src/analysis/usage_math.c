@@ -2,6 +2,7 @@
 #include "analysis/usage_math.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 lp__grid lp__grid_of(double seconds, double interval_s)
@@ -43,62 +44,112 @@ void lp__grid_spread(const lp__grid *grid, double *bins, double from_s, double t
         bins[i] += amount * part_of(grid, i, from_s, to_s) / (to_s - from_s);
 }
 
-void lp__cover_end(lp__cover *cover, const lp__grid *grid, double *bins)
-{
-    bins[cover->bin] = fmax(bins[cover->bin], fmin(cover->seconds, grid->width_s));
-    cover->seconds = 0.0;
-}
-
-void lp__cover_add(lp__cover *cover, const lp__grid *grid, double *bins, double from_s, double to_s)
-{
-    uint32_t first = lp__grid_bin(grid, from_s), last = lp__grid_bin(grid, to_s);
-
-    for (uint32_t i = first; i <= last; i++) {
-        if (i != cover->bin) {
-            lp__cover_end(cover, grid, bins);
-            cover->bin = i;
-        }
-        cover->seconds += part_of(grid, i, from_s, to_s);
-    }
-}
-
 void lp__hold_init(lp__hold *hold)
 {
     *hold = (lp__hold){.value = (double)NAN};
 }
 
-static void hold_up_to(lp__hold *hold, const lp__grid *grid, double *bins, double at_s)
+static void add_part(lp__sizes *sizes, lp__part part)
+{
+    if (sizes->count == sizes->room) {
+        uint32_t room = sizes->room ? 2 * sizes->room : 64;
+        lp__part *grown = realloc(sizes->parts, room * sizeof *grown);
+        if (!grown) {
+            sizes->failed = true;
+            return;
+        }
+        sizes->parts = grown;
+        sizes->room = room;
+    }
+    sizes->parts[sizes->count++] = part;
+}
+
+/* What `bin` has from this process is complete, and it goes on in the next. */
+static void leave_bin(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes)
+{
+    if (hold->bin == hold->first)
+        add_part(sizes, (lp__part){hold->bin, hold->begin_s, (hold->bin + 1) * grid->width_s, hold->in_bin});
+    else
+        sizes->bins[hold->bin] += hold->in_bin;
+}
+
+static void hold_up_to(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, double at_s)
 {
     uint32_t to = lp__grid_bin(grid, at_s);
 
-    for (uint32_t i = hold->bin + 1; i <= to; i++)
-        bins[i] += hold->value;
-    if (to > hold->bin) {
-        hold->bin = to;
+    while (hold->bin < to) {
+        leave_bin(hold, grid, sizes);
+        hold->bin++;
         hold->in_bin = hold->value;
     }
 }
 
-void lp__hold_set(lp__hold *hold, const lp__grid *grid, double *bins, double at_s, double value)
+void lp__hold_set(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, double at_s, double value)
 {
     if (isnan(hold->value)) {
-        hold->bin = lp__grid_bin(grid, at_s);
-        hold->in_bin = 0.0;
+        hold->bin = hold->first = lp__grid_bin(grid, at_s);
+        hold->begin_s = at_s;
+        hold->in_bin = value;
     } else {
-        hold_up_to(hold, grid, bins, at_s);
+        hold_up_to(hold, grid, sizes, at_s);
     }
     hold->value = value;
-    if (value > hold->in_bin) {
-        bins[hold->bin] += value - hold->in_bin;
-        hold->in_bin = value;
-    }
+    hold->in_bin = fmax(hold->in_bin, value);
 }
 
-void lp__hold_end(lp__hold *hold, const lp__grid *grid, double *bins, double at_s)
+void lp__hold_end(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, double at_s)
 {
-    if (!isnan(hold->value))
-        hold_up_to(hold, grid, bins, at_s);
+    if (!isnan(hold->value)) {
+        hold_up_to(hold, grid, sizes, at_s);
+        double from_s = hold->bin == hold->first ? hold->begin_s : hold->bin * grid->width_s;
+        add_part(sizes, (lp__part){hold->bin, from_s, fmax(at_s, from_s), hold->in_bin});
+    }
     lp__hold_init(hold);
+}
+
+typedef struct turn { /* a part comes or goes */
+    uint32_t bin;
+    double at_s, by;
+} turn;
+
+static int turn_order(const void *a, const void *b)
+{
+    const turn *x = a, *y = b;
+
+    if (x->bin != y->bin)
+        return x->bin < y->bin ? -1 : 1;
+    if (x->at_s != y->at_s)
+        return x->at_s < y->at_s ? -1 : 1;
+    return (x->by < y->by) - (x->by > y->by); /* one moment is a time, too */
+}
+
+bool lp__sizes_end(lp__sizes *sizes)
+{
+    turn *turns = sizes->failed ? NULL : malloc((2u * sizes->count + 1u) * sizeof *turns);
+    uint32_t count = 2 * sizes->count;
+
+    for (uint32_t i = 0; turns && i < sizes->count; i++) {
+        const lp__part *part = &sizes->parts[i];
+        turns[2 * i] = (turn){part->bin, part->from_s, part->value};
+        turns[2 * i + 1] = (turn){part->bin, part->to_s, -part->value};
+    }
+    free(sizes->parts);
+    *sizes = (lp__sizes){.bins = sizes->bins};
+    if (!turns)
+        return false;
+    if (count > 1)
+        qsort(turns, count, sizeof *turns, turn_order);
+    for (uint32_t i = 0; i < count;) {
+        uint32_t bin = turns[i].bin;
+        double now = 0.0, most = 0.0;
+        for (; i < count && turns[i].bin == bin; i++) {
+            now += turns[i].by;
+            most = fmax(most, now);
+        }
+        sizes->bins[bin] += most;
+    }
+    free(turns);
+    return true;
 }
 
 void lp__points_init(lp__points *points, double width_s)

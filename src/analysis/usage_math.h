@@ -17,24 +17,29 @@ lp__grid lp__grid_of(double seconds, double interval_s);
 uint32_t lp__grid_bin(const lp__grid *grid, double at_s); /* the nearest one for times outside */
 /* Adds `amount` to the bins between two moments, each by the part that lies in it; all of it to one bin if from >= to. */
 void lp__grid_spread(const lp__grid *grid, double *bins, double from_s, double to_s, double amount);
-/* How much of each bin was sampled: the intervals of one process, in order, are added up; of several processes the largest sum
- * counts, which is their union but where one ends and another begins within a bin. */
-typedef struct lp__cover { /* zeroed: begin */
+/* A size of one process that holds until the next row. In a bin through which the process lives its largest value there counts;
+ * of processes that come or go within a bin, only what was there at one time: these parts of bins are kept and put together
+ * when all are known (lp__sizes_end), or a pool that restarts its workers would hold all of a bin's at once. */
+typedef struct lp__part {
     uint32_t bin;
-    double seconds; /* of that bin, not yet in `bins` */
-} lp__cover;
-void lp__cover_add(lp__cover *cover, const lp__grid *grid, double *bins, double from_s, double to_s);
-void lp__cover_end(lp__cover *cover, const lp__grid *grid, double *bins);
-
-/* A size of one process that holds until the next row: adds to every bin the largest value that it had there. */
+    double from_s, to_s, value;
+} lp__part;
+typedef struct lp__sizes { /* of all processes of a host */
+    double *bins;          /* borrowed */
+    lp__part *parts;       /* owned by malloc; two of a process at most */
+    uint32_t count, room;
+    bool failed; /* there was no memory */
+} lp__sizes;
 typedef struct lp__hold {
-    double value;  /* since the last row; NaN before the first */
-    double in_bin; /* what `bin` has from us so far */
-    uint32_t bin;
+    double value;   /* since the last row; NaN before the first */
+    double in_bin;  /* its largest in `bin` */
+    double begin_s; /* of the first row */
+    uint32_t bin, first;
 } lp__hold;
 void lp__hold_init(lp__hold *hold);
-void lp__hold_set(lp__hold *hold, const lp__grid *grid, double *bins, double at_s, double value);
-void lp__hold_end(lp__hold *hold, const lp__grid *grid, double *bins, double at_s); /* the process's last row */
+void lp__hold_set(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, double at_s, double value);
+void lp__hold_end(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, double at_s); /* when the process goes */
+bool lp__sizes_end(lp__sizes *sizes);                                                   /* false: no memory */
 
 /* Means of neighbouring values: when there is no more room, two become one. */
 typedef struct lp__points {

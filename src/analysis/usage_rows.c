@@ -149,6 +149,21 @@ static double taken(lp__usage_reading *reading, const lp_sample_batch *batch, lp
                                                                              : (double)(now - before) * unit;
 }
 
+/* CPU time of children, which is in the column of the living until they are waited for, and then in that of the ended. One that
+ * begins to record takes its share of the first with it. */
+static double taken_by_children(lp__usage_reading *reading, const lp_sample_batch *batch, uint32_t row)
+{
+    const lp_column columns[] = {LP_COLUMN_CHILDREN_ENDED_CPU, LP_COLUMN_CHILDREN_LIVING_CPU};
+    double sum = 0.0;
+
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        double now = known(at_row(batch, columns[i], row), 1e-6), before = known(reading->before[columns[i]], 1e-6);
+        if (i == 0 || !isnan(now - before))
+            sum += now - before;
+    }
+    return isnan(sum) ? sum : fmax(sum, 0.0);
+}
+
 typedef struct interval { /* of one process */
     double from_s, to_s, cpu_s, rss_growth;
     lp_usage_io io;
@@ -255,12 +270,11 @@ static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batc
         if (seconds >= reading->interval_s / 2) /* the steps of the clocks show in shorter ones */
             raise_to(&process->cpu_peak, took->cpu_s / seconds);
     }
-    lp__cover_add(&reading->covered, &all->grid, all->host.covered, took->from_s, took->to_s);
     add_known(&process->starved_s, taken(reading, batch, LP_COLUMN_RUN_DELAY, row, us));
     add_known(&process->switches_voluntary, taken(reading, batch, LP_COLUMN_SWITCHES_VOLUNTARY, row, 1.0));
     add_known(&process->switches_forced, taken(reading, batch, LP_COLUMN_SWITCHES_FORCED, row, 1.0));
     add_known(&process->faults_major, taken(reading, batch, LP_COLUMN_FAULTS_MAJOR, row, 1.0));
-    add_known(&process->children_s, taken(reading, batch, LP_COLUMN_CHILDREN_ENDED_CPU, row, us));
+    add_known(&process->children_s, taken_by_children(reading, batch, row));
     add_io(&process->io, &took->io);
     if (!isnan(took->io.read)) {
         all->usage->io_intervals++;
@@ -290,13 +304,13 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
     double peak = known(at_row(batch, LP_COLUMN_RSS_PEAK, row), reading->kib);
 
     if (!isnan(rss)) {
-        lp__hold_set(&reading->rss, grid, reading->all->host.rss, at_s, rss);
+        lp__hold_set(&reading->rss, grid, &reading->all->sizes.rss, at_s, rss);
         lp__points_add(&reading->rss_points, at_s, rss);
     }
     if (!isnan(peak) && reading->rss_points.any)
         reading->rss_points.peak = fmax(reading->rss_points.peak, peak);
     if (!isnan(pss)) {
-        lp__hold_set(&reading->pss, grid, reading->all->host.pss, at_s, pss);
+        lp__hold_set(&reading->pss, grid, &reading->all->sizes.pss, at_s, pss);
         lp__points_add(&reading->pss_points, at_s, pss);
     }
     raise_to(&reading->all->affinity, known(at_row(batch, LP_COLUMN_CPUS_ALLOWED, row), 1.0));
@@ -304,9 +318,9 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
     double allocated = known(at_row(batch, LP_COLUMN_TORCH_ALLOCATED, row), reading->kib),
            reserved = known(at_row(batch, LP_COLUMN_TORCH_RESERVED, row), reading->kib);
     if (!isnan(allocated))
-        lp__hold_set(&reading->allocated, grid, reading->all->host.allocated, at_s, allocated);
+        lp__hold_set(&reading->allocated, grid, &reading->all->sizes.allocated, at_s, allocated);
     if (!isnan(reserved))
-        lp__hold_set(&reading->reserved, grid, reading->all->host.reserved, at_s, reserved);
+        lp__hold_set(&reading->reserved, grid, &reading->all->sizes.reserved, at_s, reserved);
     raise_to(&usage->vram_allocated_peak, allocated); /* one of them, until the sums of all are known */
     raise_to(&usage->vram_reserved_peak, reserved);
 }
@@ -425,7 +439,7 @@ void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_bat
         raise_to(&gpu->ours_memory_peak, memory);
         raise_to(&all->usage->vram_held_peak, memory);
         if (!isnan(memory))
-            lp__hold_set(&reading->held[at], &all->grid, all->host.held, at_s, memory);
+            lp__hold_set(&reading->held[at], &all->grid, &all->sizes.held, at_s, memory);
         reading->held_end_s[at] = at_s;
     }
     take_reasons(gpu->why, batch);
@@ -460,20 +474,25 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
 
 void lp__usage_process_end(lp__usage_reading *reading)
 {
-    lp_usage *usage = reading->all->usage;
+    lp__usage *all = reading->all;
+    lp_usage *usage = all->usage;
     lp_usage_process *process = reading->process;
+    const lp__grid *grid = &all->grid;
 
-    lp__cover_end(&reading->covered, &reading->all->grid, reading->all->host.covered);
-    lp__hold_end(&reading->rss, &reading->all->grid, reading->all->host.rss, reading->at_s);
-    lp__hold_end(&reading->pss, &reading->all->grid, reading->all->host.pss, reading->at_s);
-    lp__hold_end(&reading->allocated, &reading->all->grid, reading->all->host.allocated, reading->at_s);
-    lp__hold_end(&reading->reserved, &reading->all->grid, reading->all->host.reserved, reading->at_s);
-    for (uint32_t i = 0; i < reading->all->device_count; i++)
-        lp__hold_end(&reading->held[i], &reading->all->grid, reading->all->host.held, reading->held_end_s[i]);
+    /* It was there until it ended, or was last seen: less than an interval after its last row. */
+    double lived_s = (double)usage->run->workers[process->worker].elapsed_ns / 1e9;
+    double to_s = fmax(reading->at_s, fmin(process->from_s + lived_s, reading->at_s + reading->interval_s));
+    lp__hold_end(&reading->rss, grid, &all->sizes.rss, to_s);
+    lp__hold_end(&reading->pss, grid, &all->sizes.pss, to_s);
+    lp__hold_end(&reading->allocated, grid, &all->sizes.allocated, to_s);
+    lp__hold_end(&reading->reserved, grid, &all->sizes.reserved, to_s);
+    for (uint32_t i = 0; i < all->device_count; i++)
+        lp__hold_end(&reading->held[i], grid, &all->sizes.held, reading->held_end_s[i]);
     /* One that lived for less than an interval has no whole one: over all of its time it used no more than in its busiest. */
     if (process->seconds >= MEAN_LEAST_S && !(process->cpu_s / process->seconds <= process->cpu_peak))
         process->cpu_peak = process->cpu_s / process->seconds;
     process->to_s = reading->at_s;
+    process->gone_s = to_s;
     lp__points_trend(&reading->rss_points, &process->rss);
     lp__points_trend(&reading->pss_points, &process->pss);
     add_io(&usage->io, &process->io);

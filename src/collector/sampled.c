@@ -233,7 +233,7 @@ static void set_fresh(const lp__sampled *s, const lp_open_view *view, const lp_o
 
 /* The interval that ends with this row is charged to the phases that are open now. One recording thread: to its innermost. Several:
  * by the CPU time that each has used in the interval, one without a phase to none; if that is too little, to the first
- * thread's. */
+ * thread's. More than are looked at: whose time it was is not known, and it is charged to none. */
 static void charge(lp__sampled *s, const lp_open_view *view, uint64_t now, lp_sample *row)
 {
     int64_t spent[LP__SPLIT_THREADS] = {0}, sum = 0;
@@ -242,12 +242,14 @@ static void charge(lp__sampled *s, const lp_open_view *view, uint64_t now, lp_sa
     s->quiet.open = first != NULL;
     s->quiet.clock = view->header.clock.kind == lp__clock_kind;
     s->quiet.path = first ? resolve(s, view, first) : 0;
-    if (view->count > 1 && view->count <= LP__SPLIT_THREADS)
+    if (view->count > 1)
         for (uint32_t i = 0; i < view->count; i++)
             sum += spent[i] = spent_by(s, view->thread[i].tid);
     if (!first)
         return;
     set_fresh(s, view, first, now, row);
+    if (view->cut && view->count == LP_OPEN_THREADS)
+        return;
     if (sum < BUSY_NS) {
         add_share(row, s->quiet.path, LP_SAMPLE_WHOLE);
         return;

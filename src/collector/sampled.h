@@ -9,7 +9,7 @@
 #include "sample/reaped.h"
 #include "store/open_phases.h"
 
-#define LP__SPLIT_THREADS 16u /* recording threads whose CPU time is compared */
+#define LP__SPLIT_THREADS LP_OPEN_THREADS /* recording threads whose CPU time is compared: all that are looked at */
 
 #define LP__NODES_KNOWN 8u /* a power of two */
 

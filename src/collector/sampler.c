@@ -12,6 +12,7 @@
 
 #define SECOND_NS 1000000000u
 #define THREADS_A_TICK 64u /* threads besides the first ones whose files are read: some 0.6 ms */
+#define THREADS_AT_LAST 16u /* of a process that has just ended */
 #define CHILDREN_A_TICK 64u
 #define PSS_EVERY_NS (10ull * SECOND_NS) /* of one process, at most */
 #define PSS_COST                                                                                                       \
@@ -50,7 +51,7 @@ static void read_pss(void *argument)
 /* A row that finds the process dead: it may be a zombie still, with all that it has used. */
 static void take_last(lp__sampler *sampler, lp__sampled *s)
 {
-    lp__budgets budgets = {.threads = LP__SPLIT_THREADS, .children = 0};
+    lp__budgets budgets = {.threads = THREADS_AT_LAST, .children = 0};
 
     lp__sampled_row(s, sampler->watch, sampler->root, lp__now_ns(), unix_now(), &budgets, true);
 }

@@ -4,8 +4,8 @@
  * (lines.c, line_stack.c); after a line's first visit in a thread nothing allocates, locks or calls the system.
  *
  * A back end (sys.monitoring, a trace function) reports events: a call begins, a line begins, the frame returns, unwinds, yields
- * or is resumed. Frames, code objects and execution contexts are opaque addresses. The back end reads the clock first, then
- * calls lp_lines_enter; NULL means that nothing is measured.
+ * or is resumed. Frames, code objects and execution contexts are opaque addresses. The back end reads the clock as early as it
+ * can, for a line by lp_lines_line_ticks, and calls lp_lines_enter; NULL means that nothing is measured.
  *
  * Whose frame: each thread has a stack of its open frames. An event of a frame that is not on top is rare: a greenlet came
  * back, a frame was lost, or measuring began in the middle of it. lp_lines_find settles what is above and brings the frame to
@@ -26,6 +26,7 @@
 
 #include "core/clock.h"
 #include "core/line_layout.h"
+#include "core/local.h"
 #include "core/segment.h"
 
 #define LP_LINE_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -128,7 +129,7 @@ typedef struct lp_line_hooks {
     size_t (*thread_name)(void *user, char *name, size_t size);
 } lp_line_hooks;
 
-extern __thread lp_line_thread *lp__lines_current __attribute__((visibility("hidden")));
+extern __thread lp_line_thread *lp__lines_current LP_NEAR;
 
 /* ---- cold ------------------------------------------------------------------------------------------------------------ */
 
@@ -245,6 +246,15 @@ static inline lp_line_thread *lp_lines_enter(lp_lines *lines, bool concurrent)
     return lp__lines_sync(lines);
 }
 
+/* The same without `concurrent`, for an event that may be of code that is not measured. NULL: this thread is not known yet, or
+ * something needs attention. */
+static inline lp_line_thread *lp_lines_known(const lp_lines *lines)
+{
+    lp_line_thread *th = lp__lines_current;
+
+    return th && th->lines == lines && __atomic_load_n(&th->go, __ATOMIC_ACQUIRE) == LP_LINES_GO ? th : NULL;
+}
+
 static inline void lp_lines_exit(lp_line_thread *th, bool concurrent)
 {
     if (concurrent)
@@ -338,6 +348,17 @@ static inline bool lp_lines_line(lp_line_thread *th, const void *frame, const vo
     return true;
 }
 
+/* The clock for lp_lines_line. The first line of a call begins with the call: between these two events nothing of the program
+ * runs, so a second reading would be for our own cost alone. */
+static inline uint64_t lp_lines_line_ticks(const lp_line_thread *th, const void *frame, const void *key)
+{
+    const lp_line_frame *f = th->top;
+
+    if (f->cell == NULL && f->frame == frame && f->covered == 0 && f->code->key == key)
+        return f->since + th->seg->own;
+    return lp_ticks();
+}
+
 /* The same for any frame: finds it, or adopts one whose call was not seen. `at` SIZE_MAX: only `line` is known. */
 void lp_lines_line_slow(lp_line_thread *th, const void *frame, const void *key, const void *context, size_t at,
                         int line, uint64_t now);
@@ -419,27 +440,24 @@ static inline void lp_lines_leave(lp_line_thread *th, const void *frame, const v
     }
 }
 
-static inline bool lp__lines_is_of(const lp_line_thread *th, const lp_lines *lines)
-{
-    return th && th->lines == lines && __atomic_load_n(&th->go, __ATOMIC_ACQUIRE) == LP_LINES_GO;
-}
-
-/* Ticks that this thread was in calls of the code before their first line; 0 unknown. */
-static inline uint64_t lp_lines_prologue(const lp_lines *lines, const lp_line_code *code)
-{
-    const lp_line_thread *th = lp__lines_current;
-
-    if (!lp__lines_is_of(th, lines) || code->index >= th->have || !th->cells[code->index])
-        return 0;
-    return lp__line_head(th->cells[code->index])->prologue;
-}
-
 /* Ticks that were taken off in this thread; 0 unknown. */
 static inline uint64_t lp_lines_own(const lp_lines *lines)
 {
-    const lp_line_thread *th = lp__lines_current;
+    const lp_line_thread *th = lp_lines_known(lines);
 
-    return lp__lines_is_of(th, lines) ? th->seg->own : 0;
+    return th ? th->seg->own : 0;
+}
+
+/* The same for a back end that knows no context yet. false: the frame is not on top, nothing happened. */
+static inline bool lp_lines_leave_top(lp_line_thread *th, const void *frame, const void *key)
+{
+    lp_line_frame *f = th->top;
+
+    if (LP_LINE_UNLIKELY(f->frame != frame || f->code->key != key))
+        return false;
+    lp__line_pop(th, f, lp_ticks() - th->seg->own);
+    LP__LINE_ADD(th->seg->own, th->cost.event[LP_LINE_RETURN]);
+    return true;
 }
 
 /* Something that is no event of this thread's frames has cost `class`. */

@@ -19,6 +19,7 @@
 #include "core/clock.h"
 #include "core/cputime.h"
 #include "core/layout.h"
+#include "core/local.h"
 #include "core/segment.h"
 
 #define LP_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -153,7 +154,7 @@ struct lp_recorder {
     _Atomic uint32_t io_arrivals; /* how often a thread opened its first one */
 };
 
-extern __thread lp_thread *lp__current __attribute__((visibility("hidden")));
+extern __thread lp_thread *lp__current LP_NEAR;
 
 /* ---- cold (record.c, thread.c, names.c) ------------------------------------------------------------------------- */
 

@@ -186,8 +186,8 @@ static void work_out_events(const solving *s)
         error[LP_LINE_INNER] = error[LP_LINE_INNER_C] = error[LP_LINE_CALL];
         call = least;
     }
-    /* What the call event costs within the call is what is seen there before the first line. */
-    event[LP_LINE_CALL] = at_most(p[LPY_PROBE_CALLED].prologue / LPY_PROBE_REPEATS, call);
+    /* Between a call and what comes after its first line there is as much as around two lines. */
+    event[LP_LINE_CALL] = at_most(s->plain, call);
     event[LP_LINE_CALL_BEFORE] = event[LP_LINE_RETURN] = (positive(call) - event[LP_LINE_CALL]) / 2;
     error[LP_LINE_CALL] = error[LP_LINE_RETURN] = error[LP_LINE_CALL] / 2;
     double yield = beyond(s, LPY_PROBE_DRAIN, 2) - s->loop - weight_of(s->backend, p[LPY_PROBE_DRAIN].called);

@@ -66,7 +66,6 @@ static __attribute__((noinline)) void line_slow(lp_line_thread *th, PyThreadStat
 
 static PyObject *on_line(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    uint64_t now = lp_ticks();
     lp_line_thread *th = lp_lines_enter(callback_of(self)->core, LPY_LINE_CONCURRENT);
 
     (void)nargsf;
@@ -74,6 +73,7 @@ static PyObject *on_line(PyObject *self, PyObject *const *args, size_t nargsf, P
     if (LP_LIKELY(th != NULL)) {
         PyThreadState *tstate = lpy_thread_state();
         const void *frame = lpy_frame_of(tstate);
+        uint64_t now = lp_lines_line_ticks(th, frame, args[0]);
         size_t at = (size_t)(lpy_frame_instruction(frame) - lpy_code_start(args[0]));
         if (LP_UNLIKELY(!lp_lines_line(th, frame, args[0], at, now)))
             line_slow(th, tstate, frame, args, mon.sees_instructions ? at : SIZE_MAX, now);

@@ -126,7 +126,6 @@ static const char *const names[LPY_PROBES] = {
 typedef struct times { /* ticks of a run */
     int64_t round[MOST_ROUNDS];
     int64_t least, second;
-    int64_t prologue; /* the least */
 } times;
 
 typedef struct side { /* one copy of all probes */
@@ -224,15 +223,7 @@ static bool call(PyObject *function, PyObject *passes, times *t, uint32_t round)
     return result != NULL;
 }
 
-/* Of what the probe calls, so far; 0 where that is not measured. */
-static int64_t prologue_of(const bench *b, PyObject *called)
-{
-    const lp_line_code *code = called ? lp_lines_code(b->engine->core, called) : NULL;
-
-    return code ? (int64_t)lp_lines_prologue(b->engine->core, code) : 0;
-}
-
-static bool round_of(bench *b, side *copy, const lpy_probed out[LPY_PROBES])
+static bool round_of(bench *b, side *copy)
 {
     for (size_t i = 0; i < LPY_PROBES; i++) {
         PyObject *function = function_of(copy, i, "");
@@ -240,14 +231,9 @@ static bool round_of(bench *b, side *copy, const lpy_probed out[LPY_PROBES])
 
         if (!has(b, i))
             continue;
-        if (!function || !call(function, b->few, NULL, 0) || !call(function, b->none, none, b->rounds))
+        if (!function || !call(function, b->few, NULL, 0) || !call(function, b->none, none, b->rounds) ||
+            !call(function, b->passes, of, b->rounds))
             return false;
-        int64_t before = prologue_of(b, out[i].called);
-        if (!call(function, b->passes, of, b->rounds))
-            return false;
-        before = prologue_of(b, out[i].called) - before;
-        if (b->rounds == 0 || before < of->prologue)
-            of->prologue = before;
     }
     return true;
 }
@@ -268,16 +254,16 @@ static bool method(LineEngine *engine, const char *name)
     return result != NULL;
 }
 
-static bool run(bench *b, const lpy_probed out[LPY_PROBES])
+static bool run(bench *b)
 {
     bool good = true;
 
     while (good && b->rounds < MOST_ROUNDS &&
            (b->rounds < LEAST_ROUNDS || !agree(b, &b->bare) || !agree(b, &b->measured))) {
-        good = round_of(b, &b->bare, out) && method(b->engine, "start");
+        good = round_of(b, &b->bare) && method(b->engine, "start");
         if (!good)
             break;
-        good = b->engine->active && round_of(b, &b->measured, out);
+        good = b->engine->active && round_of(b, &b->measured);
         good = method(b->engine, "stop") && good;
         b->rounds++;
     }
@@ -307,7 +293,6 @@ static void work_out(bench *b, lpy_probed out[LPY_PROBES])
         times *bare = &b->bare.of[i], *measured = &b->measured.of[i];
         int64_t fixed = b->measured.none[i].least - b->bare.none[i].least;
         out[i].added = (double)(measured->least - bare->least - fixed) / PASSES;
-        out[i].prologue = (double)measured->prologue / PASSES;
         out[i].error = (spread(bare, b->rounds) + spread(measured, b->rounds)) / PASSES / 2;
     }
 }
@@ -335,8 +320,7 @@ bool lpy_probe_run(const lpy_line_backend *backend, lpy_probed out[LPY_PROBES])
         b->passes = range_of(PASSES);
         b->bare.globals = namespace_of(backend);
         b->measured.globals = namespace_of(backend);
-        good =
-            b->none && b->few && b->passes && b->bare.globals && b->measured.globals && mark_all(b, out) && run(b, out);
+        good = b->none && b->few && b->passes && b->bare.globals && b->measured.globals && mark_all(b, out) && run(b);
         if (good)
             work_out(b, out);
         Py_XDECREF(b->measured.globals);

@@ -29,7 +29,6 @@ typedef enum lpy_probe {
 
 typedef struct lpy_probed {
     double added, error; /* ticks a pass */
-    double prologue;     /* of that, between a call of what is called and its first line */
     PyObject *code;      /* of the loop; owned, NULL unless the back end traces */
     PyObject *called;    /* of what it calls that is measured; owned or NULL */
 } lpy_probed;

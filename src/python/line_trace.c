@@ -39,14 +39,18 @@ typedef struct trace_code {
     } of[];
 } trace_code;
 
+#define NO_SLOT ((uintptr_t)2)
+
 static struct {
     _PyFrameEvalFunction next; /* whom our hook calls; NULL before the first start */
     Py_ssize_t extra;          /* index of the slot; -1 not had yet */
     LineEngine **engines;      /* those that are on; owned array, borrowed objects */
     size_t engine_count, selecting;
-    uintptr_t round;         /* odd, another one whenever an engine that selects starts */
-    uintptr_t plain;         /* slot of code that nobody wants, mostly: round, or 0 while nobody selects */
-    PyObject *modules;       /* sys.modules; borrowed */
+    lp_lines *only;    /* of the engine that is on alone; NULL: none or several */
+    uintptr_t round;   /* odd, another one whenever an engine that selects starts */
+    uintptr_t plain;   /* slot of code that nobody wants, mostly: round, or 0 while nobody selects */
+    uintptr_t passes;  /* slot of code whose calls the hook lets pass at once: plain, or no slot's, see set_passes */
+    PyObject *modules; /* sys.modules; borrowed */
     Py_ssize_t modules_seen; /* its size when greenlet was looked for */
     bool greenlets;          /* found */
     bool active;             /* events are wanted */
@@ -55,7 +59,7 @@ static struct {
     uintptr_t direct;        /* see is_direct */
     unsigned epoch;          /* another one: what was saved before a call is of the past */
     unsigned aside;          /* threads that are so deep that the hook stepped aside */
-} state = {.extra = -1, .round = 1, .direct = UINTPTR_MAX};
+} state = {.extra = -1, .round = 1, .passes = NO_SLOT, .direct = UINTPTR_MAX};
 
 static __thread struct {
     Py_tracefunc other;  /* whom trace_both calls */
@@ -240,6 +244,11 @@ static void rescan(void)
         flag_running(tstate, tstate == self);
 }
 
+static void set_passes(void)
+{
+    state.passes = state.greenlets ? NO_SLOT : state.plain;
+}
+
 /* The frame that has just ended may have raised: that exception goes on. */
 static NOINLINE void look_for_greenlets(void)
 {
@@ -251,6 +260,7 @@ static NOINLINE void look_for_greenlets(void)
     state.modules_seen = PyDict_GET_SIZE(state.modules);
     if (name && PyDict_GetItemWithError(state.modules, name))
         state.greenlets = true;
+    set_passes();
     Py_XDECREF(name);
     PyErr_Clear();
     PyErr_Restore(type, value, traceback);
@@ -273,35 +283,33 @@ static NOINLINE void refuse(bool called)
 }
 
 /* Whether the frame's code is measured. */
-static inline bool event(PyFrameObject *object, int what, PyObject *arg)
+static NOINLINE bool event(PyFrameObject *object, int what, PyObject *arg)
 {
-    uint64_t now = lp_ticks();
     lpy_frame *frame = lpy_frame_in(object);
     PyCodeObject *key = lpy_frame_code(frame);
     trace_code *code = code_in(slot_of(key));
     size_t at = (size_t)lpy_frame_offset(frame) * sizeof(_Py_CODEUNIT);
 
-    if (LP_UNLIKELY(!code || code->asked != state.round)) {
+    if (LP_UNLIKELY(!code || code->asked != state.round))
         code = code_asked(key);
-        now = lp_ticks();
-    }
     if (LP_UNLIKELY(!code)) {
         refuse(what == PyTrace_CALL);
         return false;
     }
+    uint64_t now = lp_ticks();
     for (uint32_t i = 0; i < code->count; i++) {
         lp_line_thread *th = lp_lines_enter(code->of[i].engine->core, false);
 
         if (LP_UNLIKELY(!th))
             continue;
-        if (LP_LIKELY(what == PyTrace_LINE)) {
-            if (LP_UNLIKELY(!lp_lines_line(th, frame, key, at, now)))
-                lp_lines_line_slow(th, frame, key, lpy_context(), at, object->f_lineno, now);
-        } else if (what == PyTrace_CALL) {
+        if (what == PyTrace_CALL) {
             if (lpy_frame_resumes(frame))
                 lp_lines_resume(th, code->of[i].line, frame, lpy_context(), at, now);
             else
                 lp_lines_call(th, code->of[i].line, frame, lpy_context(), now);
+        } else if (what == PyTrace_LINE) {
+            if (LP_UNLIKELY(!lp_lines_line(th, frame, key, at, now)))
+                lp_lines_line_slow(th, frame, key, lpy_context(), at, object->f_lineno, now);
         } else if (what == PyTrace_RETURN) {
             if (arg && lpy_frame_yields(frame))
                 lp_lines_yield(th, frame, key, lpy_context(), now);
@@ -320,10 +328,32 @@ static inline bool is_wanted(int what)
     return what != PyTrace_EXCEPTION && what != PyTrace_OPCODE;
 }
 
-static int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
+/* The usual events where one engine is on: the call of known code; a line or the end of the frame on top of the stack, which needs no
+ * look at the code object. false: something else, nothing happened. */
+static inline bool usual_event(PyFrameObject *object, int what, PyObject *arg)
+{
+    lpy_frame *frame = lpy_frame_in(object);
+    PyCodeObject *key = lpy_frame_code(frame);
+    lp_line_thread *th = lp_lines_known(state.only);
+
+    if (LP_UNLIKELY(!th))
+        return false;
+    if (LP_LIKELY(what == PyTrace_LINE))
+        return lp_lines_line(th, frame, key, (size_t)lpy_frame_offset(frame) * sizeof(_Py_CODEUNIT),
+                             lp_lines_line_ticks(th, frame, key));
+    if (what == PyTrace_RETURN)
+        return !(arg && lpy_frame_yields(frame)) && lp_lines_leave_top(th, frame, key);
+    trace_code *code = what == PyTrace_CALL ? code_in(slot_of(key)) : NULL;
+    if (LP_UNLIKELY(!code || code->asked != state.round || lpy_frame_resumes(frame)))
+        return false;
+    lp_lines_call(th, code->of[0].line, frame, lpy_context(), lp_ticks());
+    return true;
+}
+
+static __attribute__((flatten)) int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
 {
     (void)object;
-    if (is_wanted(what))
+    if (!usual_event(frame, what, arg) && is_wanted(what))
         event(frame, what, arg);
     return 0;
 }
@@ -408,6 +438,34 @@ static inline PyObject *evaluate(PyThreadState *tstate, lpy_frame *frame, int th
     return result;
 }
 
+/* The same for a marked frame in a thread that nobody else traces: `before` is our function, or none. */
+static inline PyObject *evaluate_alone(PyThreadState *tstate, lpy_frame *frame, int throwing, Py_tracefunc before)
+{
+    lpy_cframe *cframe = tstate->cframe;
+    bool flagged = cframe->use_tracing;
+    unsigned epoch = epoch_here();
+    PyObject *result;
+
+    tstate->c_tracefunc = trace_alone;
+    here.limit = 0;
+    flag_set(cframe, true);
+    result = state.next(tstate, frame, throwing);
+    if (LP_UNLIKELY(PyDict_GET_SIZE(state.modules) != state.modules_seen))
+        look_for_greenlets();
+    if (LP_UNLIKELY(epoch != epoch_here()))
+        return result;
+    if (LP_LIKELY(tstate->c_tracefunc == trace_alone && !tstate->c_profilefunc)) {
+        tstate->c_tracefunc = before;
+        here.limit = before ? 0 : here.not_deep;
+        flag_set(cframe, flagged);
+    } else {
+        put(tstate, before);
+        if (!others_trace(tstate))
+            flag_set(cframe, flagged);
+    }
+    return result;
+}
+
 /* Without a hook, so that calls below take no C stack on 3.11. Their frames inherit the flag: all of them are traced. Other threads
  * have no hook then, either: everything is traced there, too. */
 static NOINLINE PyObject *evaluate_deep(PyThreadState *tstate, lpy_frame *frame, int throwing)
@@ -426,7 +484,7 @@ static NOINLINE PyObject *evaluate_deep(PyThreadState *tstate, lpy_frame *frame,
     return result;
 }
 
-/* Inside a marked frame, beside another tracer, in a thread's first call, or deep. */
+/* When there is nothing to measure, in a thread's first call, or deep. */
 static NOINLINE PyObject *evaluate_slowly(PyThreadState *tstate, lpy_frame *frame, int throwing, bool marked)
 {
     if (LP_UNLIKELY(!state.active)) {
@@ -447,32 +505,45 @@ static NOINLINE PyObject *evaluate_slowly(PyThreadState *tstate, lpy_frame *fram
 
 /* Whether an instruction calls Python code without C code between, which 3.11 does within one activation when nobody hooks: only
  * such a call is slower because of us. It has the least stack between the caller's activation and the hook. */
-static inline bool is_direct(const PyThreadState *tstate, const lpy_frame *frame)
+static inline bool is_direct(const PyThreadState *tstate, const lpy_frame *frame, uintptr_t stack)
 {
     if (lpy_frame_is_generators(frame))
         return false;
-    uintptr_t distance = (uintptr_t)tstate->cframe - (uintptr_t)__builtin_frame_address(0);
+    uintptr_t distance = (uintptr_t)tstate->cframe - stack;
 
     if (LP_UNLIKELY(distance < state.direct))
         state.direct = distance;
     return distance == state.direct;
 }
 
-static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
+/* Everything but a call that has nothing to do with us. */
+static NOINLINE PyObject *hook_slowly(PyThreadState *tstate, lpy_frame *frame, int throwing, uintptr_t stack)
 {
     bool marked = code_calls_us(lpy_frame_code(frame)) || state.greenlets;
+    Py_tracefunc before = tstate->c_tracefunc;
 
-    if (LP_LIKELY(!marked && !tstate->c_tracefunc && (uintptr_t)__builtin_frame_address(0) >= ~here.limit)) {
-        if (is_direct(tstate, frame))
-            lp_lines_cost(LP_LINE_UNMARKED);
-        return state.next(tstate, frame, throwing);
-    }
-    bool left = is_ours(tstate->c_tracefunc);
-    if (is_direct(tstate, frame))
-        lp_lines_cost(!left ? LP_LINE_UNMARKED : marked ? LP_LINE_INNER : LP_LINE_LEFT);
-    else if (left && !(marked && lpy_frame_is_generators(frame)))
+    if (is_direct(tstate, frame, stack))
+        lp_lines_cost(!is_ours(before) ? LP_LINE_UNMARKED : marked ? LP_LINE_INNER : LP_LINE_LEFT);
+    else if (is_ours(before) && !(marked && lpy_frame_is_generators(frame)))
         lp_lines_cost(marked ? LP_LINE_INNER_C : LP_LINE_LEFT_C);
-    return evaluate_slowly(tstate, frame, throwing, marked);
+    if (LP_UNLIKELY(!state.active || !here.not_deep || stack < ~here.not_deep))
+        return evaluate_slowly(tstate, frame, throwing, marked);
+    if (!marked && !is_ours(before) && here.limit)
+        return state.next(tstate, frame, throwing);
+    if (LP_LIKELY(marked && !tstate->tracing && !tstate->c_profilefunc && before == (here.limit ? NULL : trace_alone)))
+        return evaluate_alone(tstate, frame, throwing, before);
+    return evaluate(tstate, frame, throwing, marked);
+}
+
+static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
+{
+    uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+
+    if (LP_UNLIKELY(slot_of(lpy_frame_code(frame)) != state.passes || tstate->c_tracefunc || stack < ~here.limit))
+        return hook_slowly(tstate, frame, throwing, stack);
+    if (LP_LIKELY(is_direct(tstate, frame, stack)))
+        lp_lines_cost(LP_LINE_UNMARKED);
+    return state.next(tstate, frame, throwing);
 }
 
 /* ---- start, stop ---- */
@@ -600,9 +671,11 @@ static void trace_stop(LineEngine *engine)
     if (i == state.engine_count)
         return;
     state.engines[i] = state.engines[--state.engine_count];
+    state.only = state.engine_count == 1 ? state.engines[0]->core : NULL;
     if (engine->select)
         state.selecting--;
     state.plain = state.selecting ? state.round : 0;
+    set_passes();
     want_all(engine, false);
     if (!state.engine_count)
         switch_off();
@@ -640,11 +713,13 @@ static int trace_start(LineEngine *engine)
         return -1;
     }
     state.engines[state.engine_count++] = engine;
+    state.only = state.engine_count == 1 ? engine->core : NULL;
     if (engine->select) {
         state.selecting++;
         state.round += 2;
         state.plain = state.round;
     }
+    set_passes();
     want_all(engine, true);
     if (engine->select) {
         here.asking = true;

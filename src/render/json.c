@@ -195,6 +195,7 @@ static void put_phase(lp_json *json, const lp_report_role *role, uint32_t index)
     lp__json_key_u64(json, "wall_ns", phase->wall_ns);
     lp__json_key_known(json, "cpu_ns", known, phase->cpu_ns);
     lp__json_key_u64(json, "self_ns", phase->self_ns);
+    lp__json_key_bool(json, "self_estimated", phase->self_estimated || phase->stride > 1);
     lp__json_key_known(json, "wait_ns", known, phase->wait_ns);
     lp__json_key_double(json, "mean_ns", phase->mean_ns);
     lp__json_key_double(json, "p50_ns", phase->p50_ns);
@@ -238,6 +239,7 @@ static void put_breakdown(lp_json *json, const lp_report_role *role)
     }
     lp__json_key_bool(json, "levels", breakdown->chain);
     lp__json_key_bool(json, "overlapping", breakdown->overlapping);
+    lp__json_key_bool(json, "estimated", breakdown->estimated);
     lp__json_key_u64(json, "total_ns", breakdown->total_ns);
     lp_json_key(json, "rows");
     lp_json_open(json, '[');

@@ -440,13 +440,16 @@ static void put_denominator(lp_text *text, const lp_report_role *role)
         snprintf(summed, sizeof summed, ", summed over %u processes", role->role->worker_count);
     if (breakdown->chain)
         snprintf(words, sizeof words,
-                 "%% of %s, the wall time of the top phase%s; each level lies within the one above", total, summed);
+                 "%% of %s, the wall time of the top phase%s; each level lies within the one above%s", total, summed,
+                 breakdown->estimated ? ", but for what is estimated" : "");
     else if (breakdown->at == LP_NO_PHASE)
         snprintf(words, sizeof words, "%% of %s, phase wall time at the first branching level%s", total, summed);
     else
         snprintf(words, sizeof words, "%% of %s, the wall time of %s (first branching level)%s%s", total,
                  lp__text_path(text, &role->phases[breakdown->at], 40, name, sizeof name), summed,
-                 breakdown->overlapping ? "; its children overlap: shares are sums" : "");
+                 breakdown->estimated     ? "; its children are estimated, and add up to more"
+                 : breakdown->overlapping ? "; its children overlap: shares are sums"
+                                          : "");
     lp_line_style(&text->line, LP_DIM);
     lp__text_say(text, 2, words);
 }

@@ -107,7 +107,9 @@ static char *show_wait(lp_unit out, const lp_top_row *row, const lp_report_phase
 static char *show_self(lp_unit out, const lp_top_row *row, const lp_report_phase *phase)
 {
     (void)row;
-    return lp_unit_ns(out, (double)phase->self_ns + (double)phase->open_self_ns);
+    /* A row that is estimated as a whole is marked at its start. */
+    return lp_unit_about(out, phase->self_estimated && phase->stride <= 1,
+                         (double)phase->self_ns + (double)phase->open_self_ns);
 }
 
 static char *show_total(lp_unit out, const lp_top_row *row, const lp_report_phase *phase)

@@ -99,6 +99,14 @@ char *lp_unit_ns(lp_unit out, double ns)
     return out;
 }
 
+char *lp_unit_about(lp_unit out, bool estimated, double ns)
+{
+    lp_unit measured;
+
+    snprintf(out, LP_UNIT_SIZE, "%s%.90s", estimated ? "~" : "", lp_unit_ns(measured, ns));
+    return out;
+}
+
 static char *put_bytes(lp_unit out, double bytes, const char *suffix)
 {
     static const char *const units[] = {"KB", "MB", "GB", "TB", "PB", "EB"};

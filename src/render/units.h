@@ -14,9 +14,10 @@
 typedef char lp_unit[LP_UNIT_SIZE];
 
 char *lp_unit_ns(lp_unit out, double ns); /* 0ns 2.5ns 999ns 1.2us 100.0us 1.5ms 1.00s 59.90s 1m 01s 1h 00m 72h 00m */
-char *lp_unit_bytes(lp_unit out, double bytes);           /* 0 B 1023 B 1.5 KB 1.0 MB, powers of 1024 */
-char *lp_unit_byte_rate(lp_unit out, double bytes_per_s); /* 35.8 MB/s */
-char *lp_unit_count(lp_unit out, lp_i128 count);          /* 6,325 */
+char *lp_unit_about(lp_unit out, bool estimated, double ns); /* ~1.2us */
+char *lp_unit_bytes(lp_unit out, double bytes);              /* 0 B 1023 B 1.5 KB 1.0 MB, powers of 1024 */
+char *lp_unit_byte_rate(lp_unit out, double bytes_per_s);    /* 35.8 MB/s */
+char *lp_unit_count(lp_unit out, lp_i128 count);             /* 6,325 */
 /* The same in at most `columns` characters: 1.2T when it would not fit. */
 char *lp_unit_count_in(lp_unit out, lp_i128 count, unsigned columns);
 char *lp_unit_rate(lp_unit out, double per_s);                     /* 56,882.3/s 0.8/s 0.033/s 0.0033/s */

@@ -205,6 +205,24 @@ static void slow_worker(void)
         }
         end(&s);
     }
+    start(&s); /* one that waits for the others, whose role it has since it forked them */
+    for (int64_t pid = 1; pid <= 3; pid++)
+        s.workers[s.count++] = one_phase("main", pid, "task", 20.0, 1.0, 0.0);
+    s.workers[s.count++] = one_phase("main", 4, "map", 90.0, 1.0, 0.0);
+    derive(&s);
+    only(&s, NULL, &words);
+    end(&s);
+    start(&s); /* and of these the slow one */
+    for (int64_t pid = 1; pid <= 3; pid++)
+        s.workers[s.count++] = one_phase("main", pid, "task", 36.0, 1.0, 0.0);
+    s.workers[s.count++] = one_phase("main", 4, "map", 90.0, 1.0, 0.0);
+    s.workers[s.count++] = one_phase("main", 5, "task", 72.0, 1.0, 0.0);
+    derive(&s);
+    if (only(&s, "slow-worker", &words))
+        CHECK_STR(words.headline,
+                  "node07:5 took 1.60 times the mean of the 4 processes of main that spend their time in the "
+                  "same phase");
+    end(&s);
     start(&s); /* two: the mean is half the slow one */
     s.workers[s.count++] = one_phase("actor", 1, "play", 20.0, 1.0, 0.0);
     s.workers[s.count++] = one_phase("actor", 2, "play", 80.0, 1.0, 0.0);

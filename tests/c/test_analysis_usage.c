@@ -43,12 +43,14 @@ static lp_sample row_at(double at)
     return row;
 }
 
+static uint64_t interval_ns(void)
+{
+    return (uint64_t)((planned_s > 0 ? planned_s : spacing_s) * SECOND);
+}
+
 static lp_sample_head head_of(lp_series series, const lp_worker *worker)
 {
-    return (lp_sample_head){.series = series,
-                            .id = &worker->id,
-                            .interval_ns = (uint64_t)((planned_s > 0 ? planned_s : spacing_s) * SECOND),
-                            .collector_pid = 77};
+    return (lp_sample_head){.series = series, .id = &worker->id, .interval_ns = interval_ns(), .collector_pid = 77};
 }
 
 static void save(lp_series series, const lp_worker *worker, const lp_buffer *bytes)
@@ -72,7 +74,7 @@ static void save(lp_series series, const lp_worker *worker, const lp_buffer *byt
 static void write_process(const lp_worker *worker, double cores, double rss, double growth, unsigned skip_from,
                           unsigned skip_to)
 {
-    lp_sample_writer *writer = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS, 0, (uint64_t)(spacing_s * SECOND)));
+    lp_sample_writer *writer = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS, 0, interval_ns()));
     lp_sample_writer *device = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS_GPU, 1, SECOND));
     uint32_t top = lp_sample_writer_path(writer, 0, made_str("iteration"));
     uint32_t expand = lp_sample_writer_path(writer, top, made_str("expand"));
@@ -256,16 +258,74 @@ static void what_they_used_at_one_time(void)
     planned_s = 1.0;
     spacing_s = 0.2;
     write_process(workers[3], 1.0, 50 * MB, 0, 3, ROWS); /* 1 s of CPU time between two rows: five cores */
+    first_row_s = 1.6; /* and one that comes in the same second, when that one has gone */
+    write_process(workers[2], 1.0, 70 * MB, 0, 2, ROWS);
+    workers[2]->elapsed_ns = workers[3]->elapsed_ns = SECOND / 4;
     planned_s = 0.0;
-    spacing_s = 1.0;
-    run = make_run((lp_worker *[]){workers[0], workers[3]}, 2);
+    first_row_s = spacing_s = 1.0;
+    run = make_run((lp_worker *[]){workers[0], workers[3], workers[2]}, 3);
     CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_EQ(usage->at_once, 2u);
+    CHECK_NEAR(usage->rss_peak, 170 * MB, 1.0);
     CHECK_NEAR(usage->cpu_max_process, 5.0, 1e-6);
     CHECK_EQ(usage->cpu_max_worker, 1u);
     lp_usage_free(usage);
     lp_run_free(run);
+    remove_folder(folder);
+    /* two that use one core each, one after the other in one second: never two cores */
+    make_folder(folder);
+    planned_s = 1.0;
+    spacing_s = 0.2;
+    write_process(workers[3], 0.2, 50 * MB, 0, 3, ROWS);
+    first_row_s = 1.5;
+    write_process(workers[2], 0.2, 70 * MB, 0, 3, ROWS);
+    planned_s = 0.0;
+    first_row_s = spacing_s = 1.0;
+    run = make_run((lp_worker *[]){workers[3], workers[2]}, 2);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_NEAR(usage->covered_s, 0.8, 1e-6);
+    CHECK_NEAR(usage->cpu_peak, 1.0, 1e-6);
+    CHECK_NEAR(usage->cpu_mean, 1.0, 1e-6);
+    CHECK_NEAR(usage->rss_peak, 70 * MB, 1.0);
+    lp_usage_free(usage);
+    lp_run_free(run);
     for (unsigned i = 0; i < 4; i++)
         lp_worker_free(workers[i]);
+    remove_folder(folder);
+}
+
+/* A child that burns 1 s a second from 10 s on, is waited for at 50 s, and one that does so to the end. */
+static void children_that_live_and_end(void)
+{
+    lp_worker *worker = made_worker("main", "node07", 11);
+    lp_sample_writer *writer = made_or_die(lp_sample_writer_new(LP_SERIES_PROCESS, 0, SECOND));
+    lp_buffer bytes = {0};
+    lp_usage *usage = NULL;
+
+    make_folder(folder);
+    for (int64_t k = 0; k < (int64_t)ROWS; k++) {
+        lp_sample row = row_at(1.0 + (double)k);
+        int64_t first = k < 10 ? 0 : k < 50 ? k - 10 : 40, second = k < 60 ? 0 : k - 60;
+        lp_sample_set(&row, LP_COLUMN_CPU, 1000 * k);
+        lp_sample_set(&row, LP_COLUMN_CHILDREN_ENDED_CPU, 7000000 + (k < 50 ? 0 : first * 1000000));
+        lp_sample_set(&row, LP_COLUMN_CHILDREN_LIVING_CPU, (k < 50 ? first : second) * 1000000);
+        if (k == 30) /* and one that is seen for a moment, before it begins to record */
+            lp_sample_set(&row, LP_COLUMN_CHILDREN_LIVING_CPU, (first + 2) * 1000000);
+        if (lp_sample_writer_add(writer, &row, &bytes) != LP_OK)
+            abort();
+    }
+    if (lp_sample_writer_flush(writer, &bytes) != LP_OK)
+        abort();
+    save(LP_SERIES_PROCESS, worker, &bytes);
+    lp_sample_writer_free(writer);
+    lp_buffer_free(&bytes);
+    lp_run *run = make_run(&worker, 1);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_NEAR(usage->processes[0].children_s, 40 + 38 + 1,
+               1e-6); /* 2 s of that one, less the interval in which it goes */
+    lp_usage_free(usage);
+    lp_run_free(run);
+    lp_worker_free(worker);
     remove_folder(folder);
 }
 
@@ -612,6 +672,7 @@ int main(void)
 {
     RUN(sums_are_exact);
     RUN(what_they_used_at_one_time);
+    RUN(children_that_live_and_end);
     RUN(a_moment_counts_once);
     RUN(a_device_of_two_collectors);
     RUN(means_do_not_depend_on_the_grid);

@@ -338,6 +338,37 @@ static void own_cost_is_taken_off(void)
     lp_lines_free(lines);
 }
 
+static void the_first_line_begins_with_its_call(void)
+{
+    lp_lines *lines = engine_of(2);
+    lp_line_thread *th = lp_lines_enter(lines, false);
+    lp_line_cost cost = {.line = {3}, .event = {7, 11, 0, 0}};
+
+    lp_lines_set_cost(lines, &cost);
+    call(lines, 0, 0, 1000);
+    uint64_t first = lp_lines_line_ticks(th, FRAME(0), &keys[0]), before = lp_ticks();
+    CHECK_EQ(first, 1007u); /* less the cost of the call: the moment of the call */
+    CHECK(lp_lines_line_ticks(th, FRAME(1), &keys[0]) >= before); /* another frame */
+    CHECK(lp_lines_line_ticks(th, FRAME(0), &keys[1]) >= before); /* other code in its memory */
+    line(lines, 0, 0, 0, first);
+    CHECK(lp_lines_line_ticks(th, FRAME(0), &keys[0]) >= before); /* its second line */
+    CHECK(!lp_lines_leave_top(th, FRAME(1), &keys[0]));
+    CHECK(!lp_lines_leave_top(th, FRAME(0), &keys[1]));
+    leave(lines, 0, 0, 1060);
+    sums s = read_all(lines);
+    CHECK_EQ(s.prologue[0], 0u);
+    CHECK_EQ(s.cell[0][0].time, 50u); /* 60 less a call and a line */
+    CHECK_EQ(s.time[0], 50u);
+
+    call(lines, 0, 0, 2000);
+    call(lines, 1, 1, 2010); /* a signal's handler, before the first line */
+    leave(lines, 1, 1, 2050);
+    CHECK(lp_lines_line_ticks(th, FRAME(0), &keys[0]) >= before);
+    CHECK(lp_lines_leave_top(th, FRAME(0), &keys[0]));
+    CHECK_EQ(read_all(lines).open, 0u);
+    lp_lines_free(lines);
+}
+
 static void off_clear_and_unmark(void)
 {
     lp_lines *lines = engine_of(2);
@@ -551,6 +582,7 @@ int main(void)
     RUN(lost_frames_are_dropped);
     RUN(stacks_that_are_switched);
     RUN(own_cost_is_taken_off);
+    RUN(the_first_line_begins_with_its_call);
     RUN(off_clear_and_unmark);
     RUN(regions_have_cells_of_their_own);
     RUN(regions_are_left_in_any_order);

@@ -179,6 +179,19 @@ def test_a_full_stdout_is_an_error(mcts: Path) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("words", [["report", "run"], ["compare", "run", "run"], ["top", "--once", "run"]])
+def test_no_stdout_at_all_is_an_error(words: list[str], mcts: Path) -> None:
+    """As a daemon or cron job may have it: what was asked for has gone nowhere, and that is no success."""
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", COMMAND, *words],
+        cwd=mcts.parent,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, b"lineprofiler: cannot write the output: Bad file descriptor\n")
+
+
 def test_output_that_cannot_be_written(mcts: Path, tmp_path: Path) -> None:
     done = lineprofiler("report", mcts, "-o", tmp_path / "no" / "such" / "x").expect(2)
     assert done.stderr == f"lineprofiler: {tmp_path}/no/such/x: No such file or directory\n"

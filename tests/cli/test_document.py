@@ -170,3 +170,37 @@ def test_every_number_is_finite(tmp_path: Path) -> None:
         write(tmp_path / run)
         raw = lineprofiler("report", tmp_path / run, "--json").expect().stdout
         json.loads(raw, parse_constant=refuse)
+
+
+def estimated_children(run: Path) -> None:
+    """100 of 1,000 entries were measured, of which some were long: their sum exceeds what was measured around them."""
+    worker = snapfile.Worker(elapsed=2 * snapfile.SECOND)
+    worker.phase("loop", 1, snapfile.SECOND, snapfile.SECOND)
+    worker.phase("loop/step", 1000, snapfile.MS, 2 * snapfile.MS, flags=1, stride=10)
+    worker.phase("loop/load", 10, snapfile.MS, snapfile.MS)
+    worker.write(run)
+    chain = snapfile.Worker("chain", pid=2, elapsed=2 * snapfile.SECOND)
+    chain.phase("loop", 1, snapfile.SECOND, snapfile.SECOND)
+    chain.phase("loop/step", 1000, snapfile.MS, 2 * snapfile.MS, flags=1, stride=10)
+    chain.write(run)
+
+
+def test_estimated_children_do_not_overlap_and_leave_an_estimate(tmp_path: Path) -> None:
+    estimated_children(tmp_path / "run")
+    text = lineprofiler("report", tmp_path / "run", env=environment(COLUMNS="160", LC_ALL="C.UTF-8")).expect().stdout
+    document = json.loads(lineprofiler("report", tmp_path / "run", "--json").expect().stdout)
+    assert "overlap" not in text
+    assert "(first branching level); its children are estimated, and add up to more" in text
+    assert "each level lies within the one above, but for what is estimated" in text
+    rows = {
+        line.split()[0]: line.split() for line in text.splitlines() if line.startswith(("loop ", "~loop/", "loop/"))
+    }
+    assert rows["loop"][2] == "~0ns"
+    assert rows["~loop/step"][2] == "1.50s"
+    assert rows["loop/load"][2] == "10.0ms"
+    roles = {role["role"]: role for role in document["roles"]}
+    phases = {phase["phase"]: phase for phase in roles["main"]["phases"]}
+    assert [phases[name]["self_estimated"] for name in ("loop", "loop/step", "loop/load")] == [True, True, False]
+    assert [roles[name]["breakdown"]["estimated"] for name in ("main", "chain")] == [True, True]
+    top = lineprofiler("top", "--once", tmp_path / "run").expect().stdout
+    assert re.search(r"^  loop .* ~0ns$", top, re.M), top

@@ -263,6 +263,40 @@ def test_parts_add_up_to_the_whole(stage: Stage) -> None:
     assert max(seen.known("threads_read")) == 4
 
 
+@pytest.mark.parametrize(("count", "known"), [(24, True), (70, False)])
+def test_many_threads_that_work_while_the_first_waits(stage: Stage, count: int, known: bool) -> None:
+    """Whose CPU time it was is known of 64 threads; of more it is nobody's, and never that of the phase that waits."""
+    seen = sampled(
+        stage,
+        """
+    import threading
+    count = int(sys.argv[1])
+    go, stop = threading.Event(), threading.Event()
+    def work():
+        with phase("work"):
+            go.wait()
+            while not stop.is_set():
+                sum(range(2000))
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for each in threads:
+        each.start()
+    with phase("main"):
+        go.set()
+        time.sleep(3.0)
+        stop.set()
+        for each in threads:
+            each.join()
+        time.sleep(0.4)
+    """,
+        count,
+    )
+    phases = seen.by_phase("cpu")
+    used = sum(phases.values())
+    # The first and the last interval have phases that began or ended within them.
+    assert phases.get("work" if known else "", 0) >= 0.5 * used, phases
+    assert phases.get("main", 0) <= 0.4 * used, phases
+
+
 def test_a_long_call_that_holds_the_gil(stage: Stage) -> None:
     """5 s in C without letting go: sampled all the same, without a gap."""
     seen = sampled(

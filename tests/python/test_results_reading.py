@@ -356,6 +356,7 @@ def test_full_disk_is_said(tmp_path: Path) -> None:
 
 
 def test_process_without_streams(tmp_path: Path) -> None:
+    """What was asked for cannot be written, and nobody can be told: as the command without Python, code 2."""
     record(tmp_path / "run")
     done = run_python(
         """
@@ -366,7 +367,7 @@ def test_process_without_streams(tmp_path: Path) -> None:
         """,
         tmp_path / "run",
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
 
 def test_encoding_of_the_stream_decides(tmp_path: Path) -> None:

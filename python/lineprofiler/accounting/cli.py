@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -10,7 +11,6 @@ from typing import TextIO
 
 from lineprofiler import _lineprofiler
 
-_Write = Callable[[str], object]
 _IN_PYTHON = {"run": "lineprofiler.lines.run", "lines": "lineprofiler.lines.show"}
 """Subcommands that are Python modules; the others are C."""
 _ENVIRONMENT = ("NO_COLOR", "TERM", "COLUMNS", "LC_ALL", "LC_CTYPE", "LANG")
@@ -32,8 +32,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         code = _lineprofiler.cli_main(
             arguments,
-            _writer(out),
-            _writer(err),
+            # A process may have no streams: then what was asked for cannot be written; len drops what would be said.
+            out.write if out is not None else _no_output,
+            err.write if err is not None else len,
             fd,
             is_tty,
             _shows_utf8(out),
@@ -91,9 +92,8 @@ def _variable(name: str) -> str | None:
     return None if value is None else value.encode("ascii", "replace").decode("ascii")
 
 
-def _writer(stream: TextIO | None) -> _Write:
-    # A process may have no streams; len takes a text and does nothing with it.
-    return stream.write if stream is not None else len
+def _no_output(_text: str) -> object:
+    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def _terminal(stream: TextIO | None) -> tuple[int, bool]:
