@@ -5,6 +5,7 @@
  * line_share.c    the segment's file, and reading those of others
  * line_code.c     what each instruction of a code object is to the engine
  * line_depth.c    how much is on the stack before each instruction
+ * line_statements.c   which instructions go on with a statement
  * line_weight.c   what tracing adds to the instructions of a line
  * line_cost.c     what an event costs here, by line_probe.c and line_medley.c
  * line_monitoring.c, line_trace.c   the back ends: how events come */
@@ -78,6 +79,7 @@ void lpy_line_code_free(lp_line_code *code); /* what it points to */
 typedef struct lpy_line_flow {
     int32_t depth;   /* values on the stack */
     uint32_t source; /* the jump that leads there, or the start of what a handler guards */
+    int32_t keeps;   /* of a handler: how many values it leaves; else -1 */
 } lpy_line_flow;
 lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, const unsigned char *handlers,
                                   size_t handlers_size);
@@ -86,6 +88,12 @@ lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, con
  * reached from it. */
 bool lpy_line_jump(const unsigned char *code, uint32_t units, uint32_t unit, uint32_t *argument, uint32_t *target,
                    bool *ends);
+
+/* line_statements.c: flags by instruction, malloc; `slot`: its line, -1 none, in the order of lines. NULL: no memory. */
+#define LPY_LINE_GOES_ON 1u /* with a statement that has been on this line */
+#define LPY_LINE_GATHERS 2u /* steps the loop of a comprehension */
+uint8_t *lpy_line_statements(const unsigned char *code, uint32_t units, const lpy_line_flow *flow, const int32_t *slot,
+                             uint32_t slots);
 
 /* line_weight.c: classes of instructions by what tracing adds, in ticks; all but the plain one are on top of the plain one. */
 typedef enum lpy_line_price {

@@ -202,17 +202,39 @@ typedef struct work { /* one allocation a code object */
     span *spans;
     uint32_t *seen;   /* by slot, 1 + the statement that has been at the line */
     int32_t *slot_of; /* by line - lowest; -1 none */
+    int32_t *slots;   /* by instruction; -1 none */
+    uint8_t *within;  /* by instruction: LPY_LINE_GOES_ON, LPY_LINE_GATHERS; NULL: not known */
+    bool gathers;     /* it is the code of a comprehension: its loops are statements to it */
 } work;
 
-static uint32_t flags_of(const unsigned char *at, const unsigned char *end, bool again, int32_t line)
+static uint32_t flags_of(const work *w, const unsigned char *at, const unsigned char *end, uint32_t unit, bool again,
+                         int32_t line)
 {
-    while (end - at >= 4 && at[0] == ops.extended)
+    for (; end - at >= 4 && at[0] == ops.extended; unit++)
         at += 2;
-    if (at[0] == ops.for_iter || at[0] == ops.async_for)
+    unsigned how = w->within ? w->within[unit] : 0;
+    again = again || (how & LPY_LINE_GOES_ON);
+    if ((at[0] == ops.for_iter || at[0] == ops.async_for) && (w->gathers || !(how & LPY_LINE_GATHERS)))
         again = false; /* the loop comes round: each time is an execution of its header */
     uint32_t class = (line > LPY_LINE_SMALL ? LPY_LINE_FAR : 0u) | (at[0] == ops.load_global ? LPY_LINE_GLOBAL : 0u) |
                      (at[0] == ops.for_iter ? LPY_LINE_LOOP : 0u);
     return (again ? LP_LINE_AGAIN : 0u) | class << 1;
+}
+
+static void look_within(work *w, size_t count, const unsigned char *code, uint32_t units, const lpy_line_flow *flow,
+                        int32_t lowest, uint32_t slots)
+{
+    w->slots = malloc((units + 1) * sizeof *w->slots);
+    if (!w->slots)
+        return;
+    memset(w->slots, 0xff, units * sizeof *w->slots);
+    for (size_t i = 0; i < count; i++) {
+        const range *r = &w->ranges[i];
+        for (uint32_t unit = r->start; r->line >= 0 && unit < r->end && unit < units; unit++)
+            if (code[2 * (size_t)unit] != ops.extended) /* a part of the instruction behind it */
+                w->slots[unit] = w->slot_of[r->line - lowest];
+    }
+    w->within = lpy_line_statements(code, units, flow, w->slots, slots);
 }
 
 static void fill(const work *w, size_t count, const unsigned char *code, uint32_t units, int32_t lowest,
@@ -235,7 +257,7 @@ static void fill(const work *w, size_t count, const unsigned char *code, uint32_
         }
         before = r->line;
         for (uint32_t unit = r->start; unit < r->end && unit < units; unit++) {
-            uint32_t entry = slot << LP_LINE_SLOT | flags_of(code + 2 * (size_t)unit, end, again, r->line);
+            uint32_t entry = slot << LP_LINE_SLOT | flags_of(w, code + 2 * (size_t)unit, end, unit, again, r->line);
             if (narrow)
                 narrow[unit] = (uint16_t)entry;
             else
@@ -268,10 +290,21 @@ static char *copy_text(PyObject *text, uint32_t *size)
     return copy;
 }
 
-static int read_lines(lp_line_code *out, const unsigned char *table, size_t table_size, const unsigned char *code,
-                      uint32_t units, const lpy_line_flow *flow)
+static bool is_comprehension(PyObject *code)
 {
-    work w = {.ranges = malloc((table_size + 1) * sizeof *w.ranges)};
+    static const char *const names[] = {"<listcomp>", "<setcomp>", "<dictcomp>"};
+    PyObject *name = ((PyCodeObject *)code)->co_name;
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found = found || PyUnicode_CompareWithASCIIString(name, names[i]) == 0;
+    return found;
+}
+
+static int read_lines(lp_line_code *out, bool gathers, const unsigned char *table, size_t table_size,
+                      const unsigned char *code, uint32_t units, const lpy_line_flow *flow)
+{
+    work w = {.ranges = malloc((table_size + 1) * sizeof *w.ranges), .gathers = gathers};
     int32_t lowest = INT32_MAX, highest = INT32_MIN, *lines = NULL;
     uint16_t *narrow = NULL;
     uint32_t *wide = NULL, slots = 0;
@@ -323,6 +356,8 @@ static int read_lines(lp_line_code *out, const unsigned char *table, size_t tabl
     else
         memset(wide, 0xff, units * sizeof *wide);
     find_statements(w.ranges, count, flow, units, w.spans);
+    if (flow)
+        look_within(&w, count, code, units, flow, lowest, slots);
     fill(&w, count, code, units, lowest, narrow, wide);
     out->lines = lines;
     out->narrow = narrow;
@@ -338,6 +373,8 @@ done:
     free(narrow);
     free(wide);
     free(w.slot_of);
+    free(w.slots);
+    free(w.within);
     free(w.seen);
     free(w.spans);
     free(w.ranges);
@@ -381,8 +418,8 @@ int lpy_line_code_read(const lpy_line_backend *backend, PyObject *code, lp_line_
         uint32_t units = (uint32_t)(PyBytes_Size(bytes) / 2);
         out->bytes = 2 * units;
         lpy_line_flow *flow = flow_of(code, bytes, units);
-        rc = read_lines(out, (const unsigned char *)PyBytes_AsString(table), (size_t)PyBytes_Size(table),
-                        (const unsigned char *)PyBytes_AsString(bytes), units, flow);
+        rc = read_lines(out, is_comprehension(code), (const unsigned char *)PyBytes_AsString(table),
+                        (size_t)PyBytes_Size(table), (const unsigned char *)PyBytes_AsString(bytes), units, flow);
         free(flow);
         if (rc == 0) {
             out->file = copy_text(((PyCodeObject *)code)->co_filename, &out->file_size);

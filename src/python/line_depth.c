@@ -12,9 +12,13 @@
 
 enum { JUMPS = 1, ABSOLUTE = 2, BACKWARD = 4, ENDS = 8, EXTENDS = 16, TAKES_NOTHING = 32 };
 
+#define SMALL_ARGUMENTS 8u /* most instructions have one of these */
+
 static struct {
     bool known;
     uint8_t kind[256];
+    int32_t effect[2][256][SMALL_ARGUMENTS]; /* by whether it jumps */
+    unsigned gen_start, return_generator;
 } flow;
 
 static void learn_set(PyObject *opcode, const char *set, uint8_t kind)
@@ -46,6 +50,10 @@ static void learn_names(PyObject *map)
 
         if (!text || number < 0 || number > 255)
             continue;
+        if (strcmp(text, "GEN_START") == 0)
+            flow.gen_start = (unsigned)number;
+        if (strcmp(text, "RETURN_GENERATOR") == 0)
+            flow.return_generator = (unsigned)number;
         if (strstr(text, "JUMP_BACKWARD"))
             flow.kind[number] |= BACKWARD;
         if (strcmp(text, "EXTENDED_ARG") == 0)
@@ -56,8 +64,36 @@ static void learn_names(PyObject *map)
     }
 }
 
+static int32_t ask_effect(unsigned opcode, uint32_t argument, int jump)
+{
+    /* A generator is begun with a value on its stack, which its first instruction takes: 3.10 has it there before, and 3.11 and
+     * 3.12 do not say that it comes. */
+    if (opcode == flow.gen_start)
+        return 0;
+    if (opcode == flow.return_generator)
+        return 1;
+    int effect =
+        PyCompile_OpcodeStackEffectWithJump((int)opcode, flow.kind[opcode] & TAKES_NOTHING ? 0 : (int)argument, jump);
+
+    return effect != PY_INVALID_STACK_EFFECT ? effect : 0; /* inline caches have none */
+}
+
+static void learn_effects(void)
+{
+    for (unsigned opcode = 0; opcode < 256; opcode++)
+        for (uint32_t argument = 0; argument < SMALL_ARGUMENTS; argument++)
+            for (int jump = 0; jump < 2; jump++)
+                flow.effect[jump][opcode][argument] = ask_effect(opcode, argument, jump);
+}
+
+static inline int32_t effect_of(unsigned opcode, uint32_t argument, int jump)
+{
+    return argument < SMALL_ARGUMENTS ? flow.effect[jump][opcode][argument] : ask_effect(opcode, argument, jump);
+}
+
 static void learn_flow(void)
 {
+    flow.gen_start = flow.return_generator = UINT32_MAX;
     PyObject *opcode = PyImport_ImportModule("opcode");
     PyObject *names = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL; /* a frozendict from 3.15 on */
     PyObject *map = PyDict_New();
@@ -70,6 +106,7 @@ static void learn_flow(void)
         learn_set(opcode, "hasjrel", JUMPS);
         learn_set(opcode, "hasjabs", JUMPS | ABSOLUTE);
         learn_names(map);
+        learn_effects();
         flow.known = true;
     }
     PyErr_Clear();
@@ -79,18 +116,10 @@ static void learn_flow(void)
     Py_XDECREF(opcode);
 }
 
-static int32_t effect_of(unsigned opcode, uint32_t argument, int jump)
-{
-    int effect =
-        PyCompile_OpcodeStackEffectWithJump((int)opcode, flow.kind[opcode] & TAKES_NOTHING ? 0 : (int)argument, jump);
-
-    return effect != PY_INVALID_STACK_EFFECT ? effect : 0; /* inline caches have none */
-}
-
 static void reach(lpy_line_flow *at, uint32_t units, uint32_t target, int32_t depth, uint32_t source)
 {
     if (target < units && at[target].depth == LPY_LINE_NO_DEPTH)
-        at[target] = (lpy_line_flow){depth, source};
+        at[target] = (lpy_line_flow){depth, source, -1};
 }
 
 /* Handlers by the exception table of 3.11 and later (Objects/exception_handling_notes.txt): big-endian groups of six bits, the
@@ -117,7 +146,9 @@ static void reach_handlers(lpy_line_flow *at, uint32_t units, const unsigned cha
         p = read_number(p, end, &length);
         p = read_number(p, end, &target);
         p = read_number(p, end, &depth);
-        reach(at, units, target, (int32_t)(depth >> 1) + (int32_t)(depth & 1u) + 1, start);
+        if (target < units && at[target].depth == LPY_LINE_NO_DEPTH)
+            at[target] =
+                (lpy_line_flow){(int32_t)(depth >> 1) + (int32_t)(depth & 1u) + 1, start, (int32_t)(depth >> 1)};
     }
 }
 
@@ -162,7 +193,7 @@ static bool pass_over(lpy_line_flow *at, const unsigned char *code, uint32_t uni
         else if (!reached)
             continue;
         if (reached)
-            at[i] = (lpy_line_flow){depth, LPY_LINE_FALLS};
+            at[i] = (lpy_line_flow){depth, LPY_LINE_FALLS, -1};
         reached = true;
         argument = argument << 8 | code[2 * i + 1];
         if (kind & EXTENDS)
@@ -191,7 +222,7 @@ lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, con
         return NULL;
     }
     for (uint32_t i = 0; i <= units; i++)
-        at[i] = (lpy_line_flow){LPY_LINE_NO_DEPTH, LPY_LINE_FALLS};
+        at[i] = (lpy_line_flow){LPY_LINE_NO_DEPTH, LPY_LINE_FALLS, -1};
     reach_handlers(at, units, handlers, handlers_size);
     for (int pass = 0; pass < 4 && pass_over(at, code, units); pass++)
         ;

@@ -118,6 +118,12 @@ static double price_at(const unsigned char *bytes, uint32_t unit, uint32_t argum
     return lpy_line_prices[LPY_PRICE_PLAIN] + (price == LPY_PRICE_PLAIN ? 0 : lpy_line_prices[price]);
 }
 
+/* Whether the line of `slot` goes on with an instruction of slot `with`. */
+static inline bool goes_on(uint32_t slot, uint32_t with)
+{
+    return with == slot || with == LP_LINE_NOWHERE;
+}
+
 uint16_t *lpy_line_weigh(const lp_line_code *code, const unsigned char *bytes, PyObject *names)
 {
     uint32_t units = code->bytes / 2;
@@ -131,17 +137,17 @@ uint16_t *lpy_line_weigh(const lp_line_code *code, const unsigned char *bytes, P
         free(weights);
         return NULL;
     }
-    for (uint32_t unit = units; unit-- > 0;) {
-        uint32_t slot = slot_at(code, unit), argument = 0, target = 0;
-        bool ends = false, jumps = lpy_line_jump(bytes, units, unit, &argument, &target, &ends);
+    for (uint32_t unit = units, next = LP_LINE_NOWHERE, slot; unit-- > 0; next = slot) {
+        uint32_t argument = 0, target = 0;
+        bool ends = false, cache = LPY_LOCATION_TABLE && bytes[2 * (size_t)unit] == 0;
+        bool jumps = !cache && lpy_line_jump(bytes, units, unit, &argument, &target, &ends);
         double after = 0, there = 0;
 
-#define GOES_ON(to) ((to) < units && (slot_at(code, to) == slot || slot_at(code, to) == LP_LINE_NOWHERE))
-        if (!ends && GOES_ON(unit + 1))
-            after = from[unit + 1];
-        if (jumps && target > unit && GOES_ON(target))
+        slot = slot_at(code, unit);
+        if (!ends && goes_on(slot, next))
+            after = from[unit + 1]; /* 0 after the last one */
+        if (jumps && target > unit && target < units && goes_on(slot, slot_at(code, target)))
             there = from[target];
-#undef GOES_ON
         if (jumps && (ends || ops.branch[bytes[2 * (size_t)unit]] == JUMPS_ON))
             after = there;
         else if (jumps && ops.branch[bytes[2 * (size_t)unit]] == EITHER)

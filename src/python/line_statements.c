@@ -1,0 +1,434 @@
+/* Where an instruction goes on with a statement that has been on its line before.
+ *
+ * A compiler leaves a line within a statement and comes back to it: for the call of `f(\n a)`, for the name of a decorated
+ * function, for what is made of the parts of a literal, behind either side of `x if c\n else y`. Statements are found by the
+ * stack: one begins where nothing is on it but what belongs to blocks (the iterator of a `for`, the exit of a `with`, what a handler
+ * holds), and two beginnings whose values meet are one. An instruction within a statement goes on with its line if the line
+ * was come to on each way from the statement's beginning.
+ *
+ * Assumes what line_depth.c does. Does not say what comes back to the header of a block: line_code.c does. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/line.h"
+
+#define NONE UINT32_MAX
+#define FAR_ENOUGH 4096u  /* instructions of a branch that are looked at for the line of its condition */
+#define TOO_MUCH 2000000u /* instructions times lines of one statement: the rest is told as before */
+
+enum { LOOP = 1, APPENDS, APPENDS_PAIR, ENTERS, ENTERS_SETUP, SETUP, SPECIAL, CAUGHT, CAUGHT_PART, PASSES };
+
+static struct {
+    bool known;
+    uint8_t role[256];
+} ops;
+
+static void learn_roles(void)
+{
+    static const struct {
+        const char *name;
+        uint8_t role;
+    } roles[] = {
+        {"FOR_ITER", LOOP},
+        {"GET_ANEXT", LOOP},
+        {"LIST_APPEND", APPENDS},
+        {"SET_ADD", APPENDS},
+        {"MAP_ADD", APPENDS_PAIR},
+        {"BEFORE_WITH", ENTERS},
+        {"BEFORE_ASYNC_WITH", ENTERS},
+        {"SETUP_WITH", ENTERS_SETUP},
+        {"SETUP_ASYNC_WITH", ENTERS_SETUP},
+        {"SETUP_FINALLY", SETUP},
+        {"LOAD_SPECIAL", SPECIAL},
+        {"PUSH_EXC_INFO", CAUGHT},
+        {"CHECK_EG_MATCH", CAUGHT_PART},
+        {"NOP", PASSES},
+        {"NOT_TAKEN", PASSES},
+        {"EXTENDED_ARG", PASSES},
+    };
+    PyObject *opcode = PyImport_ImportModule("opcode");
+    PyObject *names = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL; /* a frozendict from 3.15 on */
+    PyObject *map = PyDict_New();
+
+    if (map && names && PyDict_Update(map, names) == 0) {
+        for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+            PyObject *value = PyDict_GetItemString(map, roles[i].name); /* borrowed */
+            long number = value ? PyLong_AsLong(value) : -1;
+            if (number >= 0 && number < 256) /* those above are the compiler's own */
+                ops.role[number] = roles[i].role;
+        }
+        ops.known = true;
+    }
+    PyErr_Clear();
+    Py_XDECREF(map);
+    Py_XDECREF(names);
+    Py_XDECREF(opcode);
+}
+
+typedef struct body { /* of a code object; arrays by instruction */
+    const unsigned char *code;
+    const lpy_line_flow *flow;
+    const int32_t *slot; /* of the line; -1 none */
+    uint32_t units, slots;
+    int32_t *base;    /* values of blocks, at the bottom of the stack; LPY_LINE_NO_DEPTH: nothing leads there */
+    uint32_t *set;    /* union-find: the statement */
+    uint32_t *next;   /* the instruction after it in its statement; NONE: the last */
+    uint64_t *seen;   /* lines of a statement that were come to on each way, 64 at a time */
+    uint32_t *number; /* by slot: of the line in the statement; NONE: not in it */
+    uint8_t *enters;  /* comes from another statement, or from nowhere that is known */
+    uint8_t *result;
+} body;
+
+typedef struct edges { /* where an instruction leads */
+    uint32_t count, to[2], argument;
+    bool falls;
+} edges;
+
+static bool is_cache(const body *b, uint32_t unit)
+{
+    return LPY_LOCATION_TABLE && b->code[2 * unit] == 0;
+}
+
+static uint8_t role_at(const body *b, uint32_t unit)
+{
+    return ops.role[b->code[2 * unit]];
+}
+
+static edges edges_of(const body *b, uint32_t unit)
+{
+    edges e = {0};
+    uint32_t target = UINT32_MAX, next = unit + 1;
+    bool ends;
+
+    if (lpy_line_jump(b->code, b->units, unit, &e.argument, &target, &ends) && target < b->units &&
+        b->flow[target].depth != LPY_LINE_NO_DEPTH)
+        e.to[e.count++] = target;
+    while (next < b->units && is_cache(b, next))
+        next++;
+    if (!ends && next < b->units && b->flow[next].depth != LPY_LINE_NO_DEPTH) {
+        e.to[e.count++] = next;
+        e.falls = true;
+    }
+    return e;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------------------------------- */
+
+/* Loops that make a list, set or dict within an expression: what they append to is below their iterator. */
+static void find_comprehensions(const body *b)
+{
+    uint32_t open = 0, *loops = b->next; /* not needed yet */
+
+    for (uint32_t unit = 0; unit < b->units; unit++) {
+        int32_t depth = b->flow[unit].depth;
+        if (is_cache(b, unit) || depth == LPY_LINE_NO_DEPTH)
+            continue;
+        while (open && depth < b->flow[loops[open - 1]].depth)
+            open--;
+        uint8_t role = role_at(b, unit);
+        if (role == LOOP)
+            loops[open++] = unit;
+        if (role != APPENDS && role != APPENDS_PAIR)
+            continue;
+        uint32_t argument, target;
+        bool ends;
+        lpy_line_jump(b->code, b->units, unit, &argument, &target, &ends);
+        int32_t made = depth - (role == APPENDS ? 1 : 2) - (int32_t)argument; /* its place on the stack */
+        for (uint32_t i = open; i-- > 0 && b->flow[loops[i]].depth - 1 > made;)
+            b->result[loops[i]] |= LPY_LINE_GATHERS;
+    }
+}
+
+static int32_t at_most(int32_t value, int32_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+static bool spread(const body *b, uint32_t unit, int32_t base)
+{
+    bool news = b->base[unit] == LPY_LINE_NO_DEPTH;
+
+    if (news)
+        b->base[unit] = at_most(base, b->flow[unit].depth);
+    return news;
+}
+
+/* What of the stack belongs to blocks behind an instruction, on the way on and where it jumps to. */
+static void blocks_behind(const body *b, uint32_t unit, uint32_t argument, int32_t *on, int32_t *jump)
+{
+    int32_t depth = b->flow[unit].depth, base = b->base[unit];
+
+    *on = *jump = base;
+    switch (role_at(b, unit)) {
+    case LOOP:
+        if (!(b->result[unit] & LPY_LINE_GATHERS)) {
+            b->base[unit] = *on = depth;
+            *jump = depth - 1;
+        }
+        break;
+    case ENTERS: *on = depth; break; /* the manager is replaced by its exit */
+    case ENTERS_SETUP:
+        *on = depth;
+        *jump = INT32_MAX;
+        break;
+    case SETUP: *jump = base == depth ? INT32_MAX : base; break;
+    case SPECIAL: /* 3.14: __enter__ and __aenter__, when the exit is there */
+        if (argument == 0 || argument == 2)
+            *on = depth - 1;
+        break;
+    case CAUGHT:
+        if (base == depth)
+            *on = depth + 1;
+        break;
+    case CAUGHT_PART: *on = depth - 1; break;
+    default: break;
+    }
+}
+
+static void find_blocks(const body *b)
+{
+    bool news = true;
+
+    for (uint32_t unit = 0; unit < b->units; unit++)
+        b->base[unit] = LPY_LINE_NO_DEPTH;
+    for (int pass = 0; pass < 4 && news; pass++) {
+        news = false;
+        for (uint32_t unit = 0; unit < b->units; unit++) {
+            const lpy_line_flow *flow = &b->flow[unit];
+            if (flow->depth == LPY_LINE_NO_DEPTH || is_cache(b, unit))
+                continue;
+            if (unit == 0)
+                spread(b, unit, 0);
+            if (b->base[unit] == LPY_LINE_NO_DEPTH && flow->keeps >= 0 && flow->source < b->units &&
+                b->base[flow->source] != LPY_LINE_NO_DEPTH) {
+                int32_t around =
+                    b->base[flow->source]; /* a handler holds all that it finds, but for those in expressions */
+                spread(b, unit, around >= flow->keeps ? flow->depth : around);
+            }
+            if (b->base[unit] == LPY_LINE_NO_DEPTH)
+                continue;
+            edges e = edges_of(b, unit);
+            int32_t on, jump;
+            blocks_behind(b, unit, e.argument, &on, &jump);
+            for (uint32_t i = 0; i < e.count; i++)
+                news |= spread(b, e.to[i], e.falls && i + 1 == e.count ? on : jump) && e.to[i] < unit;
+        }
+    }
+}
+
+static bool is_within(const body *b, uint32_t unit)
+{
+    return b->base[unit] != LPY_LINE_NO_DEPTH && b->flow[unit].depth > b->base[unit];
+}
+
+/* ---- statements ------------------------------------------------------------------------------------------------------ */
+
+static uint32_t set_of(const body *b, uint32_t unit)
+{
+    while (b->set[unit] != unit) {
+        b->set[unit] = b->set[b->set[unit]];
+        unit = b->set[unit];
+    }
+    return unit;
+}
+
+static bool join(const body *b, uint32_t one, uint32_t other)
+{
+    uint32_t x = set_of(b, one), y = set_of(b, other);
+
+    if (x < y)
+        b->set[y] = x;
+    else
+        b->set[x] = y;
+    return x != y;
+}
+
+/* Whether the statement that begins at `unit` comes to this line. */
+static bool comes_to(const body *b, uint32_t unit, int32_t slot)
+{
+    uint32_t set = set_of(b, unit), end = b->units - unit > FAR_ENOUGH ? unit + FAR_ENOUGH : b->units;
+
+    for (; unit < end; unit++) {
+        if (is_cache(b, unit) || b->flow[unit].depth == LPY_LINE_NO_DEPTH)
+            continue;
+        if (set_of(b, unit) != set)
+            return false;
+        if (b->slot[unit] == slot && is_within(b, unit))
+            return true;
+    }
+    return false;
+}
+
+/* A condition is its statement's if both sides of it are one, or one of them comes back to its line. */
+static bool join_conditions(const body *b)
+{
+    bool news = false;
+
+    for (uint32_t unit = b->units; unit-- > 0;) {
+        if (is_cache(b, unit) || b->base[unit] == LPY_LINE_NO_DEPTH)
+            continue;
+        edges e = edges_of(b, unit);
+        if (e.count != 2 || role_at(b, unit) == LOOP || e.to[0] <= unit)
+            continue;
+        bool one = set_of(b, e.to[0]) == set_of(b, e.to[1]);
+        for (uint32_t i = 0; i < 2; i++)
+            if (set_of(b, e.to[i]) != set_of(b, unit) &&
+                (one || (b->slot[unit] >= 0 && comes_to(b, e.to[i], b->slot[unit]))))
+                news |= join(b, unit, e.to[i]);
+    }
+    return news;
+}
+
+static void find_sets(const body *b)
+{
+    for (uint32_t unit = 0; unit < b->units; unit++)
+        b->set[unit] = unit;
+    for (uint32_t unit = 0; unit < b->units; unit++) {
+        if (is_cache(b, unit) || b->base[unit] == LPY_LINE_NO_DEPTH)
+            continue;
+        edges e = edges_of(b, unit);
+        for (uint32_t i = 0; i < e.count; i++)
+            if (is_within(b, e.to[i]) || (e.falls && i + 1 == e.count && role_at(b, unit) == PASSES))
+                join(b, unit, e.to[i]);
+    }
+    for (int pass = 0; pass < 8 && join_conditions(b); pass++)
+        ;
+    memset(b->enters, 1, b->units);
+    for (uint32_t unit = 0; unit < b->units; unit++) /* 1: nothing leads there; 0: its own statement; 2: another, too */
+        if (!is_cache(b, unit) && b->base[unit] != LPY_LINE_NO_DEPTH) {
+            edges e = edges_of(b, unit);
+            for (uint32_t i = 0; i < e.count; i++) {
+                if (set_of(b, e.to[i]) != set_of(b, unit))
+                    b->enters[e.to[i]] = 2;
+                else if (b->enters[e.to[i]] == 1)
+                    b->enters[e.to[i]] = 0;
+            }
+        }
+}
+
+/* ---- lines ----------------------------------------------------------------------------------------------------------- */
+
+static uint64_t bit_of(const body *b, uint32_t unit, uint32_t from)
+{
+    uint32_t number = b->slot[unit] >= 0 ? b->number[b->slot[unit]] : NONE;
+
+    return number != NONE && number >= from && number - from < 64 ? (uint64_t)1 << (number - from) : 0;
+}
+
+/* One way through a statement for 64 of its lines. Whether anything was learnt. */
+static bool follow(const body *b, uint32_t first, uint32_t from, uint64_t top)
+{
+    uint32_t set = set_of(b, first);
+    bool news = false;
+
+    for (uint32_t unit = first; unit != NONE; unit = b->next[unit]) {
+        uint64_t seen = b->seen[unit] | bit_of(b, unit, from);
+        if (b->result[unit] & LPY_LINE_GATHERS)
+            seen &= top | bit_of(b, unit, from); /* lines in it are executed for each value */
+        edges e = edges_of(b, unit);
+        for (uint32_t i = 0; i < e.count; i++) {
+            if (set_of(b, e.to[i]) != set || (b->seen[e.to[i]] & ~seen) == 0)
+                continue;
+            b->seen[e.to[i]] &= seen;
+            news = true;
+        }
+    }
+    return news;
+}
+
+/* Whether one instruction of it comes after the other, with no other way. */
+static bool is_straight(const body *b, uint32_t first)
+{
+    for (uint32_t unit = first; unit != NONE; unit = b->next[unit]) {
+        edges e = edges_of(b, unit);
+        for (uint32_t i = 0; i < e.count; i++)
+            if (set_of(b, e.to[i]) == first && e.to[i] != b->next[unit])
+                return false;
+        if (unit != first && b->enters[unit])
+            return false;
+    }
+    return true;
+}
+
+static void look_at(const body *b, uint32_t first)
+{
+    bool straight = is_straight(b, first);
+    uint32_t lines = 0, length = 0;
+    int32_t top = INT32_MAX; /* slots are in the order of lines */
+
+    for (uint32_t unit = first; unit != NONE; unit = b->next[unit]) {
+        length++;
+        int32_t slot = b->slot[unit];
+        if (slot < 0)
+            continue;
+        top = at_most(top, slot);
+        if (b->number[slot] == NONE)
+            b->number[slot] = lines++;
+        else if (straight)
+            b->result[unit] |= LPY_LINE_GOES_ON;
+    }
+    for (uint32_t from = 0; !straight && from < lines && (uint64_t)from * length < TOO_MUCH; from += 64) {
+        int passes = 0;
+        bool has_top = b->number[top] >= from && b->number[top] - from < 64;
+        uint64_t above = has_top ? (uint64_t)1 << (b->number[top] - from) : 0;
+        for (uint32_t unit = first; unit != NONE; unit = b->next[unit])
+            b->seen[unit] = b->enters[unit] ? 0 : UINT64_MAX;
+        while (passes < 16 && follow(b, first, from, above))
+            passes++;
+        for (uint32_t unit = first; unit != NONE && passes < 16; unit = b->next[unit])
+            if (b->seen[unit] & bit_of(b, unit, from))
+                b->result[unit] |= LPY_LINE_GOES_ON;
+    }
+    for (uint32_t unit = first; unit != NONE; unit = b->next[unit])
+        if (b->slot[unit] >= 0)
+            b->number[b->slot[unit]] = NONE;
+}
+
+static void find_lines(const body *b)
+{
+    uint32_t *last = (uint32_t *)(void *)b->seen; /* of each set, as long as it is not needed for lines */
+
+    memset(b->number, 0xff, b->slots * sizeof *b->number);
+    memset(b->next, 0xff, b->units * sizeof *b->next);
+    for (uint32_t unit = 0; unit < b->units; unit++) {
+        if (is_cache(b, unit) || b->base[unit] == LPY_LINE_NO_DEPTH)
+            continue;
+        uint32_t set = set_of(b, unit); /* its first instruction */
+        if (set != unit)
+            b->next[last[set]] = unit;
+        last[set] = unit;
+    }
+    for (uint32_t unit = 0; unit < b->units; unit++)
+        if (!is_cache(b, unit) && b->base[unit] != LPY_LINE_NO_DEPTH && set_of(b, unit) == unit &&
+            b->next[unit] != NONE)
+            look_at(b, unit);
+}
+
+uint8_t *lpy_line_statements(const unsigned char *code, uint32_t units, const lpy_line_flow *flow, const int32_t *slot,
+                             uint32_t slots)
+{
+    body b = {.code = code, .flow = flow, .slot = slot, .units = units, .slots = slots};
+
+    if (!ops.known)
+        learn_roles();
+    b.result = calloc(units + 1, 1);
+    b.enters = malloc(units + 1);
+    b.base = malloc((units + 1) * sizeof *b.base);
+    b.set = malloc((units + 1) * sizeof *b.set);
+    b.next = malloc((units + 1) * sizeof *b.next);
+    b.seen = malloc((units + 1) * sizeof *b.seen);
+    b.number = malloc((slots + 1) * sizeof *b.number);
+    if (b.result && b.enters && b.base && b.set && b.next && b.seen && b.number && ops.known) {
+        find_comprehensions(&b);
+        find_blocks(&b);
+        find_sets(&b);
+        find_lines(&b);
+    }
+    free(b.enters);
+    free(b.base);
+    free(b.set);
+    free(b.next);
+    free(b.seen);
+    free(b.number);
+    return b.result;
+}

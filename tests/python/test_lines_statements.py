@@ -1,0 +1,509 @@
+"""Hits of lines in whole programs: what the program counts itself, statement by statement, in front of each.
+
+Statements over several lines, decorators, literals, conditional expressions and blocks in all that they come with: the
+interpreter leaves a line within a statement and comes back to it, and that is one execution.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+from statementcounts import Counted, class_headers
+
+from lineprofiler._lineprofiler import LineEngine
+
+_PARTS = ("<lambda>", "<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
+
+
+def found(text: str, filename: str, run: Callable[[dict[str, Any]], object], names: dict[str, Any]) -> dict[int, int]:
+    """{line: hits} of the text's functions and classes, run as a module."""
+
+    def wanted(code: CodeType) -> bool:
+        return code.co_filename == filename and code.co_name not in _PARTS
+
+    engine = LineEngine(select=wanted)
+    space = dict(names)
+    code = compile(text, filename, "exec", dont_inherit=True)
+    engine.start()
+    try:
+        exec(code, space)
+        run(space)
+    finally:
+        engine.stop()
+    assert engine.trouble == []
+    headers, hits, codes = class_headers(text), Counter[int](), engine.codes()
+    for row in engine.lines():
+        code = codes[row[0]]
+        optimized = code.co_flags & inspect.CO_OPTIMIZED  # a function; else the body of a class, or the module
+        entry = headers.get(code.co_firstlineno, ()) if not optimized else (code.co_firstlineno,)
+        if code.co_name == "<module>" or row[1] not in entry:
+            hits[row[1]] += row[2]
+    return dict(hits)
+
+
+def check(text: str, filename: str, run: Callable[[dict[str, Any]], object], **names: Any) -> int:
+    """Runs it twice, and compares; how many lines had something to compare."""
+    counted = Counted(text, filename)
+    space = {**names, **counted.names}
+    exec(counted.code, space)
+    run(space)
+    expected = counted.expected()
+    hits = found(text, filename, run, names)
+    lines = text.splitlines()
+    wrong = {n: (hits.get(n, 0), hit, lines[n - 1]) for n, hit in expected.items() if hits.get(n, 0) != hit}
+    assert not wrong, "line: (found, counted, text)"
+    return sum(1 for hit in expected.values() if hit)
+
+
+DEFINITIONS = """
+from __future__ import annotations
+import functools
+
+def same(*unused):
+    return lambda thing: thing
+
+@same(1)
+def one(): return 1
+
+@same(
+    1,
+)
+@functools.lru_cache
+def two(
+    a: int = 1,
+    b: "str" = "b",
+    *more: dict[str, int],
+) -> None:
+    return a
+
+@same(1)
+class Three(
+    dict,
+):
+    @property
+    def x(self):
+        return 1
+
+    @x.setter
+    @same(2)
+    def x(self, value: int):
+        self.value = value
+
+    def plain(
+        self,
+        a: list[int],
+        b=same(
+            3,
+        ),
+    ) -> int:
+        @same(a)
+        @same(b)
+        def inner():
+            return 2
+        return inner()
+
+def several():
+    for i in range(3):
+        @same(i)
+        async def made(a, b: int = i): pass
+        yield made
+
+for _ in range(4):
+    three = Three()
+    three.x = 5
+    three.x
+    three.plain([1])
+    two(2)
+    list(several())
+"""
+
+EXPRESSIONS = """
+def pick(value):
+    return value
+
+def literals(k):
+    a = {
+        "i": pick(k),
+        "j": k,
+    }["i"]
+    b = {
+        pick(1): 2,
+        "k": 3,
+    }.get(
+        pick(k)
+    )
+    c = [
+        (0, False),
+        *(pick(v) for v in range(3)),
+        *pick([
+            k]),
+        (k, True),
+    ]
+    d: dict = {
+        1: lambda s: pick(
+            s
+        ),
+        **{
+            t: lambda s: s
+            for t in (4, 5)
+        },
+        6: 7,
+    }
+    e = f"{pick(a)} {
+        pick(b)}" if False else (
+        f"{pick(a)}"
+        f"{len(c)}"
+    )
+    f, g = (
+        pick(1),
+        pick(2)
+    )
+    c[
+        0
+    ] = d[1](
+        f)
+    return [
+        a, b, e,
+        g]
+
+def conditions(a, b, c):
+    x = a or pick(b)
+    x = pick(a) and not (b or pick(c))
+    x = pick(a) if pick(b) else pick(c)
+    x = (pick(a) if c
+         else pick(b))
+    x = (
+        pick(a)
+        if pick(b)
+        else pick(c)
+    )
+    y = pick(a) and pick(
+        b
+    ) or pick(c)
+    if a and x in (
+        1,
+        b,
+    ):
+        y = 2
+    elif pick(b) or pick(
+        c
+    ) and not a:
+        y = 3
+    while y and pick(
+        y
+    ) > 1:
+        y -= 1
+    z = not (
+        pick(a)
+    ) and pick(
+        b)
+    assert pick(
+        1), "never"
+    if not (a and b): x = 1
+    return pick(x) if a else pick(
+        z)
+
+def either(a):
+    return (pick(1) if pick(a)
+            else pick(2))
+
+def chained(a, b, c):
+    return pick(
+        a
+    ) < pick(
+        b
+    ) <= pick(
+        c)
+
+def gathered(n):
+    a = [pick(v) for v in range(n) if pick(v)]
+    b = {
+        v: pick(v)
+        for v in range(n)
+        if pick(v)
+    }
+    c = {
+        (v, w)
+        for v in pick(
+            range(n)
+        )
+        for w in range(v)
+    }
+    d = sorted(
+        [
+            pick(v) for v in b
+        ],
+        key=lambda v: -v,
+    )
+    return [
+        pick(v) if v else
+        pick(n)
+        for v in (
+            a or d or c)
+    ]
+
+def generated(n):
+    got = yield (
+        pick(n)
+    )
+    spans = [
+        pick(got),
+        *(pick(v) for v in range(n)),
+    ]
+    for s in spans:
+        if s and n in (
+            pick(1),
+            2,
+        ):
+            continue
+        yield from (
+            pick([
+                s])
+        )
+
+for i in range(5):
+    literals(i)
+    either(i % 2)
+    chained(i, 2, 3)
+    gathered(i)
+    list(generated(i))
+    for j in range(2):
+        for k in (0, 1):
+            conditions(i % 2, j, k)
+"""
+
+BLOCKS = """
+import asyncio, contextlib
+
+@contextlib.contextmanager
+def opened(
+    value,
+):
+    try:
+        yield value
+    finally:
+        value = None
+
+def pick(value):
+    return value
+
+def blocks(n):
+    for i in pick(
+        range(n)
+    ):
+        try:
+            with opened(
+                i
+            ) as a, opened(2):
+                b = pick(
+                    a
+                ) or pick(
+                    2)
+                if i == 1:
+                    continue
+                if i == 3:
+                    raise KeyError(
+                        i
+                    )
+            c = 1
+        except (
+            ValueError,
+            KeyError,
+        ) as error:
+            c = pick(error) and [
+                1
+            ]
+            for k in range(2):
+                c.append(
+                    k)
+        else:
+            c = pick(
+                2) if i else 3
+        finally:
+            for k in range(2):
+                d = pick(
+                    k)
+            if i == 4:
+                break
+        with contextlib.suppress(
+            ZeroDivisionError
+        ):
+            pick(
+                1 / pick(0)
+            )
+    else:
+        return pick(
+            1)
+    return 2
+
+def matched(value):
+    match pick(
+        value
+    ):
+        case [a, b] if pick(
+            a
+        ):
+            return pick(
+                b)
+        case {"k": k}:
+            out = k
+        case int() | str():
+            out = pick(value) if value else pick(
+                0)
+        case _:
+            for i in range(2):
+                out = i
+    return out
+
+async def tasks(n):
+    async def items():
+        for i in range(n):
+            await asyncio.sleep(0)
+            yield pick(
+                i)
+    x = 0
+    async with asyncio.Lock() as lock:
+        async for item in items():
+            x = await asyncio.sleep(
+                0, pick(item)
+            ) or pick(2)
+        y = [
+            pick(v) async for v in items()
+        ]
+    return await asyncio.gather(
+        asyncio.sleep(0, x),
+        asyncio.sleep(0),
+    )
+
+def loops(n):
+    while True:
+        n -= 1
+        if n < 0: break
+        while pick(n) > 5 and pick(
+            n
+        ):
+            n -= 2
+        else:
+            n = pick(
+                n
+            )
+    try:
+        raise ValueError
+    except Exception:
+        try:
+            raise KeyError from None
+        except KeyError:
+            n = pick(
+                n) or 1
+    return n
+
+for n in range(7):
+    blocks(n)
+    loops(n)
+    asyncio.run(tasks(n % 3))
+for value in ([1, 2], [0, 2], {"k": 3}, 5, 0, None):
+    matched(value)
+"""
+
+GROUPS = """
+def pick(value):
+    return value
+
+def groups(kinds):
+    try:
+        raise ExceptionGroup("g", [
+            kind() for kind in kinds
+        ])
+    except* (
+        ValueError
+    ) as found:
+        for i in range(2):
+            a = pick(
+                found) or [
+                i]
+        b = 1
+    except* KeyError:
+        try:
+            b = pick(
+                2)
+        finally:
+            a = 3
+    return a, b
+
+for kinds in ([ValueError], [KeyError], [ValueError, KeyError], [ValueError, ValueError]):
+    groups(kinds)
+"""
+
+
+def _texts() -> list[Any]:
+    texts = {"definitions": DEFINITIONS, "blocks": BLOCKS}
+    if sys.version_info < (3, 12):  # an f-string over lines is new there
+        new = '    e = f"{pick(a)} {\n        pick(b)}" if False else ('
+        assert new in EXPRESSIONS
+        texts["expressions"] = EXPRESSIONS.replace(new, "    e = (")
+    else:
+        texts["expressions"] = EXPRESSIONS
+    if sys.version_info >= (3, 11):
+        texts["groups"] = GROUPS
+    return [pytest.param(text, id=name) for name, text in texts.items()]
+
+
+@pytest.mark.parametrize("text", _texts())
+def test_each_statement_is_hit_as_often_as_it_is_executed(text: str) -> None:
+    assert check(textwrap.dedent(text), "<program>", lambda space: None, __name__="program") > 12
+
+
+def _argparse(space: dict[str, Any]) -> None:
+    parser = space["ArgumentParser"](prog="p", description="word " * 30)
+    parser.add_argument("--number", "-n", type=int, default=3, help="a number")
+    parser.add_argument("--kind", choices=["a", "b"], nargs="*")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--yes", action="store_true")
+    group.add_argument("--no", action="store_false")
+    commands = parser.add_subparsers(dest="command")
+    commands.add_parser("run", help="runs").add_argument("words", nargs="+")
+    parser.parse_args(["-n", "4", "--kind", "a", "b", "--yes", "run", "x", "y"])
+    parser.format_help()
+
+
+def _difflib(space: dict[str, Any]) -> None:
+    a, b = ["one", "two", "three", "four", "five"], ["one", "tree", "four", "six", "five"]
+    list(space["unified_diff"](a, b))
+    list(space["ndiff"](a, b))
+    space["get_close_matches"]("tree", a)
+    space["HtmlDiff"]().make_table(a, b)
+
+
+def _textwrap(space: dict[str, Any]) -> None:
+    text = "Some words, hyphen-ated ones - and   more of them. " * 5
+    space["fill"](text, 23, initial_indent="* ", max_lines=4)
+    space["dedent"]("  a\n    b\n\n  c")
+    space["shorten"](text, 40)
+
+
+def _fractions(space: dict[str, Any]) -> None:
+    fraction = space["Fraction"]
+    values = [fraction("3/4"), fraction(0.125), fraction("-1.5e2"), fraction(7)]
+    for a in values:
+        for b in values:
+            _ = a + b, a * b, a / b, a < b, a == b, hash(a), round(a, 1), a**2, str(b), a // b, a % b
+
+
+@pytest.mark.parametrize("run", [_argparse, _difflib, _textwrap, _fractions], ids=lambda run: run.__name__)
+def test_modules_of_the_standard_library(run: Callable[[dict[str, Any]], object]) -> None:
+    """Texts that nobody wrote for it, of each version of Python its own."""
+    name = run.__name__[1:]
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None
+    text = Path(spec.origin).read_text(encoding="utf-8")
+    assert check(text, "<module of the library>", run, __name__=f"{name}_again") > 50
