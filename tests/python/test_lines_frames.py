@@ -285,7 +285,7 @@ def test_clear_and_live_figures() -> None:
     after = ns(engine, space["f"])
     assert hits(engine, space["f"]) == {5: 0, 6: 1}
     assert after[6] >= 10_000_000
-    # What a neighbour takes between the program's look at the clock and ours is in one of them only: such a run is done again.
+    # What a neighbour takes between the two looks at the clock is in one of them only: such a run is done again.
     for _ in range(20):
         if near(engine.functions()[0][2], end - cleared[-1]):
             break
