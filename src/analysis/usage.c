@@ -172,7 +172,7 @@ static lp_status read_devices(lp__usage_reading *reading, int fd)
     lp_status status = lp_samples_open(fd, "", &file, &error);
 
     if (status == LP_OK)
-        lp__usage_place(reading, lp_samples_identity(file)->boot_id);
+        lp__usage_place(reading, lp_samples_identity(file));
     while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
         if (batch->series == LP_SERIES_PROCESS_GPU && batch->rows > 0)
             lp__usage_process_gpu_batch(reading, batch);
@@ -193,7 +193,7 @@ static lp_status read_batches(lp__usage *all, const source *from, lp_usage_host 
     free(reading->paths); /* numbers of paths are of one file */
     reading->paths = NULL;
     reading->path_count = 0;
-    lp__usage_place(reading, lp_samples_identity(file)->boot_id);
+    lp__usage_place(reading, lp_samples_identity(file));
     while (status == LP_OK && (status = lp_samples_next(file, &batch, &error)) == LP_OK && batch)
         if (batch->rows > 0)
             status = take_batch(from, host, reading, file, batch);

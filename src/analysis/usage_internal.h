@@ -40,7 +40,8 @@ typedef struct lp__usage {
     int64_t
         place_ns; /* of its first one: Unix time less CLOCK_MONOTONIC. All files of a boot lie by that one, so that a clock
                        * that is set in mid-run moves nothing */
-    char boot[LP__BOOT_ROOM]; /* whose clock that is */
+    char boot[LP__BOOT_ROOM]; /* whose clock that is, */
+    uint64_t time_ns;         /* and of which time namespace; 0 not known */
     lp__bins run, host;
     struct { /* of the host; with its bins */
         lp__sizes rss, pss, allocated, reserved, held;
@@ -68,6 +69,9 @@ typedef struct lp__usage_reading {
     bool uses_torch;                 /* it holds memory of a device, by its own word */
     bool own_place;                  /* of another boot than the host's: its own first row places it */
     int64_t place_ns;
+    bool shifting;    /* the file is of another time namespace than the host's first: its CLOCK_MONOTONIC differs, */
+    bool shift_known; /* by so much, as of its first row: */
+    int64_t shift_ns;
     bool started;                 /* there was a row */
     double at_s, mono_s, first_s; /* of the last row: on the grid, CLOCK_MONOTONIC; of the first */
     int64_t before[LP_COLUMNS];
@@ -81,7 +85,7 @@ typedef struct lp__usage_reading {
 /* Phase by path; UINT32_MAX without memory. */
 uint32_t lp__usage_phase(lp__usage *all, lp_str path, bool none);
 /* Before the rows of a file: which boot its clock is of. `boot` empty: not known, taken for the same. */
-void lp__usage_place(lp__usage_reading *reading, lp_str boot);
+void lp__usage_place(lp__usage_reading *reading, const lp_identity *id);
 lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *file, const lp_sample_batch *batch);
 void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_batch *batch);
 void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usage_process *process);

@@ -344,9 +344,10 @@ static void end_reasons(uint8_t why[LP_COLUMNS])
             why[c] = LP_REASON_NONE;
 }
 
-void lp__usage_place(lp__usage_reading *reading, lp_str boot)
+void lp__usage_place(lp__usage_reading *reading, const lp_identity *id)
 {
     lp__usage *all = reading->all;
+    lp_str boot = id->boot_id;
     size_t size = boot.size < LP__BOOT_ROOM - 1 ? boot.size : LP__BOOT_ROOM - 1;
 
     reading->own_place = all->placed && size > 0 && all->boot[0] &&
@@ -355,9 +356,25 @@ void lp__usage_place(lp__usage_reading *reading, lp_str boot)
         memcpy(all->boot, boot.data, size);
         all->boot[size] = '\0';
     }
+    if (!all->placed)
+        all->time_ns = id->time_ns;
+    reading->shifting = !reading->own_place && all->time_ns && id->time_ns && id->time_ns != all->time_ns;
+    reading->shift_known = false;
+    reading->shift_ns = 0;
 }
 
 /* Where a batch lies: Unix time less CLOCK_MONOTONIC of the host's first row. */
+/* CLOCK_MONOTONIC of the batch's first row as the host's first file counts it. Namespaces tell their clocks apart by a constant, which
+ * the time of day shows. */
+static uint64_t mono_of(lp__usage_reading *reading, const lp_sample_batch *batch)
+{
+    if (reading->shifting && !reading->shift_known && reading->all->placed) {
+        reading->shift_ns = (int64_t)(batch->unix_ns - batch->mono_ns) - reading->all->place_ns;
+        reading->shift_known = true;
+    }
+    return batch->mono_ns + (uint64_t)reading->shift_ns;
+}
+
 static int64_t place_of(lp__usage_reading *reading, const lp_sample_batch *batch)
 {
     lp__usage *all = reading->all;
@@ -376,14 +393,15 @@ lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *
     lp_usage_process *process = reading->process;
 
     reading->place_ns = place_of(reading, batch);
+    uint64_t mono_ns = mono_of(reading, batch);
     take_reasons(process->why, batch);
     for (uint32_t row = 0; row < batch->rows; row++) {
-        double after = (double)batch->time_us[row] / 1e6, mono_s = (double)batch->mono_ns / 1e9 + after;
+        double after = (double)batch->time_us[row] / 1e6, mono_s = (double)mono_ns / 1e9 + after;
         interval took = {.from_s = reading->at_s};
         lp_status status = LP_OK;
 
         if (!reading->started) {
-            took.to_s = (double)((int64_t)batch->mono_ns + reading->place_ns) / 1e9 + after - reading->all->begin_s;
+            took.to_s = (double)((int64_t)mono_ns + reading->place_ns) / 1e9 + after - reading->all->begin_s;
             reading->first_s = mono_s;
             process->from_s = took.to_s;
             process->cpu_unsampled_s = known(at_row(batch, LP_COLUMN_CPU, row), 1e-6);
@@ -426,7 +444,8 @@ void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_bat
         return;
     lp__device *device = &all->devices[at];
     lp_usage_gpu *gpu = &all->usage->gpus[device->gpu];
-    double place_s = (double)((int64_t)batch->mono_ns + place_of(reading, batch)) / 1e9 - all->begin_s;
+    int64_t place_ns = place_of(reading, batch);
+    double place_s = (double)((int64_t)mono_of(reading, batch) + place_ns) / 1e9 - all->begin_s;
     reading->devices[at] = true;
     for (uint32_t row = 0; row < batch->rows; row++) {
         double at_s = place_s + (double)batch->time_us[row] / 1e6;
@@ -589,9 +608,9 @@ static void host_gauges(const lp__usage *all, lp_usage_host *host, const lp_samp
 lp_status lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch)
 {
     lp__usage *all = reading->all;
-    double mono_s = (double)batch->mono_ns / 1e9, seconds;
-
     (void)place_of(reading, batch);
+    double mono_s = (double)mono_of(reading, batch) / 1e9, seconds;
+
     host->interval_s = reading->interval_s;
     take_reasons(host->why, batch);
     for (uint32_t row = 0; row < batch->rows; row++) {
@@ -707,7 +726,9 @@ static bool is_empty(const lp_sample_batch *batch, uint8_t *why)
 lp_status lp__usage_gpu_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch)
 {
     lp__usage *all = reading->all;
-    double place_s = (double)((int64_t)batch->mono_ns + place_of(reading, batch)) / 1e9;
+    int64_t place_ns = place_of(reading, batch);
+    uint64_t mono_ns = mono_of(reading, batch);
+    double place_s = (double)((int64_t)mono_ns + place_ns) / 1e9;
     uint32_t at = device_of(all, batch->index);
 
     if (at == UINT32_MAX && is_empty(batch, &host->gpu_why))
@@ -719,7 +740,7 @@ lp_status lp__usage_gpu_batch(lp__usage_reading *reading, lp_usage_host *host, c
     lp_usage_gpu *gpu = &all->usage->gpus[device->gpu];
     for (uint32_t row = 0; row < batch->rows; row++) {
         double after = (double)batch->time_us[row] / 1e6, unix_s = place_s + after;
-        double mono_s = (double)batch->mono_ns / 1e9 + after;
+        double mono_s = (double)mono_ns / 1e9 + after;
         bool fresh =
             mono_s > device->mono_s; /* else another collector has told of this moment, if not of all that is ours */
         double ours = known(at_row(batch, LP_COLUMN_GPU_OURS_BUSY, row), 1e-3);

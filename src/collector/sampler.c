@@ -11,7 +11,7 @@
 #include "store/segment.h"
 
 #define SECOND_NS 1000000000u
-#define THREADS_A_TICK 64u /* threads besides the first ones whose files are read: some 0.6 ms */
+#define THREADS_A_TICK 64u  /* threads besides the first ones whose files are read: some 0.6 ms */
 #define THREADS_AT_LAST 16u /* of a process that has just ended */
 #define CHILDREN_A_TICK 64u
 #define PSS_EVERY_NS (10ull * SECOND_NS) /* of one process, at most */
@@ -107,6 +107,7 @@ static bool open_host(lp__sampler *sampler, lp__sampled *first)
     self->id.host = lp_arena_str(self->arena, id->host.data, id->host.size);
     self->id.run_started_ns = id->run_started_ns;
     self->id.argv_count = 0;
+    self->id.time_ns = sampler->watch->time_ns;
     if (!self->id.run_id.data || !self->id.host.data) {
         lp_worker_free(self);
         return false;

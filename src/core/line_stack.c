@@ -384,7 +384,7 @@ void lp_lines_resume(lp_line_thread *th, lp_line_code *code, const void *frame, 
                      uint64_t now)
 {
     uint32_t slot = 0, entry = lp_line_entry_at(code, at);
-    uint64_t when = 0, v = now - th->seg->own;
+    uint64_t when = 0, v = now - (th->seg->own += th->cost.event[LP_LINE_RESUME_BEFORE]);
     bool was_seen = lp__lines_resume(th->lines, frame, code, &slot, &when);
     lp_line_frame *f = lp__line_push(th, code, frame, context, v);
 

@@ -47,8 +47,14 @@ typedef enum lp_line_event { /* classes of own cost besides those of lines */
                              LP_LINE_RETURN,
                              LP_LINE_YIELD,
                              LP_LINE_RESUME,
-                             LP_LINE_UNMARKED, /* a call of code that is not measured, from such code */
-                             LP_LINE_LEFT,     /* the same from measured code */
+                             LP_LINE_CALL_BEFORE,   /* what the caller sees of LP_LINE_CALL: before the event */
+                             LP_LINE_RESUME_BEFORE, /* and of LP_LINE_RESUME */
+                             LP_LINE_UNMARKED,      /* a call of code that is not measured, from such code */
+                             LP_LINE_LEFT,          /* the same from measured code */
+                             LP_LINE_LEFT_C,        /* the same by C code that it called */
+                             LP_LINE_INNER, /* what a call of measured code from such code costs beyond the cheaper of the two ways */
+                             LP_LINE_INNER_C, /* the same by C code */
+                             LP_LINE_RAISE,   /* an exception that is raised in measured code or passes through it */
                              LP_LINE_EVENTS
 } lp_line_event;
 
@@ -393,6 +399,7 @@ static inline lp_line_frame *lp__line_push(lp_line_thread *th, lp_line_code *cod
 static inline void lp_lines_call(lp_line_thread *th, lp_line_code *code, const void *frame, const void *context,
                                  uint64_t now)
 {
+    LP__LINE_ADD(th->seg->own, th->cost.event[LP_LINE_CALL_BEFORE]);
     lp_line_frame *f = lp__line_push(th, code, frame, context, now - th->seg->own);
 
     if (LP_LINE_LIKELY(f != NULL)) {
@@ -431,6 +438,14 @@ static inline void lp_lines_leave(lp_line_thread *th, const void *frame, const v
         lp__line_pop(th, th->top, now - th->seg->own);
         LP__LINE_ADD(th->seg->own, th->cost.event[LP_LINE_RETURN]);
     }
+}
+
+/* Ticks that were taken off in this thread; 0 unknown. */
+static inline uint64_t lp_lines_own(const lp_lines *lines)
+{
+    const lp_line_thread *th = lp_lines_known(lines);
+
+    return th ? th->seg->own : 0;
 }
 
 /* The same for a back end that knows no context yet. false: the frame is not on top, nothing happened. */

@@ -7,7 +7,7 @@
  * line_depth.c    how much is on the stack before each instruction
  * line_statements.c   which instructions go on with a statement
  * line_weight.c   what tracing adds to the instructions of a line
- * line_cost.c     what an event costs here
+ * line_cost.c     what an event costs here, by line_probe.c and line_medley.c
  * line_monitoring.c, line_trace.c   the back ends: how events come */
 #ifndef LP_PYTHON_LINE_H
 #define LP_PYTHON_LINE_H
@@ -102,6 +102,7 @@ typedef enum lpy_line_price {
     LPY_PRICE_GLOBAL,
     LPY_PRICE_BUILTIN,
     LPY_PRICE_ATTR,
+    LPY_PRICE_METHOD, /* of a built-in type */
     LPY_PRICE_STORE_ATTR,
     LPY_PRICE_SUBSCR,
     LPY_PRICE_STORE_SUBSCR,
@@ -109,6 +110,7 @@ typedef enum lpy_line_price {
     LPY_PRICE_COMPARE,
     LPY_PRICE_UNPACK,
     LPY_PRICE_CALL,
+    LPY_PRICE_ITER, /* a loop that begins, and ends */
     LPY_PRICES
 } lpy_line_price;
 extern double lpy_line_prices[LPY_PRICES];

@@ -7,6 +7,7 @@
 
 typedef struct costs {
     bool measured, good;
+    double share; /* of each cost that it may be wrong by, see line_medley.c */
     double line[LP_LINE_COSTS], line_error[LP_LINE_COSTS], event[LP_LINE_EVENTS],
         event_error[LP_LINE_EVENTS]; /* ticks */
 } costs;
@@ -20,6 +21,11 @@ static costs *of(const lpy_line_backend *backend)
 static double positive(double value)
 {
     return value > 0 ? value : 0;
+}
+
+static double at_most(double value, double most)
+{
+    return positive(value < most ? value : most);
 }
 
 /* ---- by what is on the lines ---- */
@@ -103,9 +109,17 @@ static void work_out_lines(solving *s, uint32_t far)
     error[LPY_LINE_PLAIN] = (one->error + more->error) / 4;
     line[LPY_LINE_LOOP] = line[LPY_LINE_LOOP | LPY_LINE_GLOBAL] = s->loop;
     error[LPY_LINE_LOOP] = error[LPY_LINE_LOOP | LPY_LINE_GLOBAL] = one->error + error[LPY_LINE_PLAIN];
-    /* Where instructions have prices, that of the global is among them. */
-    line[LPY_LINE_GLOBAL] = s->backend->traces ? s->plain : positive(beyond(s, globals, 0) / 4);
+    line[LPY_LINE_GLOBAL] = positive(beyond(s, globals, 0) / 4);
     error[LPY_LINE_GLOBAL] = (s->probes[globals].error + error[LPY_LINE_LOOP]) / 4;
+    if (s->backend
+            ->traces) { /* no number is made of a line, and the price of a global is among those of instructions */
+        line[LPY_LINE_GLOBAL] = s->plain;
+        error[LPY_LINE_GLOBAL] = error[LPY_LINE_PLAIN];
+        for (uint32_t i = 0; i < LP_LINE_COSTS; i++) {
+            line[i] = line[i & ~(uint32_t)LPY_LINE_FAR];
+            error[i] = error[i & ~(uint32_t)LPY_LINE_FAR];
+        }
+    }
 }
 
 /* The cheap instructions first, by a line with many of them, then each price above it. */
@@ -122,12 +136,24 @@ static void work_out_plain(const lpy_line_backend *backend, const lpy_probed *pr
         lpy_line_prices[LPY_PRICE_PLAIN] = positive((many->added - few->added) / more);
 }
 
+/* A loop within a loop, less the passes of the inner one, the outer one's event, and the line on which the inner one begins with the
+ * instructions from there to its first pass. */
+static double of_inner_loop(const solving *s, const lpy_probed *p)
+{
+    const double on_the_way = 5;
+
+    return p->added - LPY_PROBE_INNER * (s->loop + s->plain + weight_of(s->backend, p->code)) - s->loop - s->plain -
+           on_the_way * lpy_line_prices[LPY_PRICE_PLAIN];
+}
+
 static void work_out_prices(const solving *s)
 {
     for (lpy_line_price price = LPY_PRICE_GLOBAL; s->backend->traces && price < LPY_PRICES; price++) {
         lpy_probe probe = LPY_PROBE_PRICED + (lpy_probe)(price - LPY_PRICE_GLOBAL);
         double count = count_of(s->backend, s->probes[probe].code, price);
         double each = count > 0 ? beyond(s, probe, 1) / count : 0;
+        if (price == LPY_PRICE_ITER)
+            each = of_inner_loop(s, &s->probes[probe]);
         /* Less than the plain one, if what the instruction does hides it. */
         lpy_line_prices[price] = each < -lpy_line_prices[LPY_PRICE_PLAIN] ? -lpy_line_prices[LPY_PRICE_PLAIN] : each;
     }
@@ -142,16 +168,40 @@ static void work_out_events(const solving *s)
     if (s->backend->traces) {
         event[LP_LINE_LEFT] = positive(beyond(s, LPY_PROBE_LEFT, 1) / LPY_PROBE_REPEATS);
         error[LP_LINE_LEFT] = (p[LPY_PROBE_LEFT].error + beside) / LPY_PROBE_REPEATS;
+        event[LP_LINE_LEFT_C] = positive(beyond(s, LPY_PROBE_LEFT_C, 1));
+        error[LP_LINE_LEFT_C] = p[LPY_PROBE_LEFT_C].error + beside;
+        event[LP_LINE_RAISE] = positive(beyond(s, LPY_PROBE_RAISE, 4));
+        error[LP_LINE_RAISE] = p[LPY_PROBE_RAISE].error + beside;
         event[LP_LINE_UNMARKED] = positive(p[LPY_PROBE_UNMARKED].added / LPY_PROBE_REPEATS);
         error[LP_LINE_UNMARKED] = p[LPY_PROBE_UNMARKED].error / LPY_PROBE_REPEATS;
     }
-    double call = beyond(s, LPY_PROBE_CALLED, 1) / LPY_PROBE_REPEATS - event[LP_LINE_LEFT] - s->plain -
+    double call = beyond(s, LPY_PROBE_CALLED, 1) / LPY_PROBE_REPEATS - s->plain -
                   weight_of(s->backend, p[LPY_PROBE_CALLED].called);
-    event[LP_LINE_CALL] = event[LP_LINE_RETURN] = positive(call) / 2;
-    error[LP_LINE_CALL] = error[LP_LINE_RETURN] = (p[LPY_PROBE_CALLED].error + beside) / LPY_PROBE_REPEATS / 2;
-    double yield = beyond(s, LPY_PROBE_DRAIN, 1) - s->loop - weight_of(s->backend, p[LPY_PROBE_DRAIN].called);
-    event[LP_LINE_YIELD] = event[LP_LINE_RESUME] = positive(yield) / 2;
+    error[LP_LINE_CALL] = (p[LPY_PROBE_CALLED].error + beside) / LPY_PROBE_REPEATS;
+    if (s->backend->traces) {
+        double by_c = beyond(s, LPY_PROBE_MAPPED, 2) - weight_of(s->backend, p[LPY_PROBE_MAPPED].called);
+        double least = positive(call < by_c ? call : by_c);
+        event[LP_LINE_INNER] = positive(call - least);
+        event[LP_LINE_INNER_C] = positive(by_c - least);
+        error[LP_LINE_INNER] = error[LP_LINE_INNER_C] = error[LP_LINE_CALL];
+        call = least;
+    }
+    /* Between a call and what comes after its first line there is as much as around two lines. */
+    event[LP_LINE_CALL] = at_most(s->plain, call);
+    event[LP_LINE_CALL_BEFORE] = event[LP_LINE_RETURN] = (positive(call) - event[LP_LINE_CALL]) / 2;
+    error[LP_LINE_CALL] = error[LP_LINE_RETURN] = error[LP_LINE_CALL] / 2;
+    double yield = beyond(s, LPY_PROBE_DRAIN, 2) - s->loop - weight_of(s->backend, p[LPY_PROBE_DRAIN].called);
+    event[LP_LINE_RESUME] = at_most(event[LP_LINE_CALL], yield);
+    event[LP_LINE_RESUME_BEFORE] = event[LP_LINE_YIELD] = (positive(yield) - event[LP_LINE_RESUME]) / 2;
     error[LP_LINE_YIELD] = error[LP_LINE_RESUME] = (p[LPY_PROBE_DRAIN].error + beside) / 2;
+}
+
+static void hand_out(const costs *c, lp_line_cost *cost)
+{
+    for (uint32_t i = 0; i < LP_LINE_COSTS; i++)
+        cost->line[i] = c->good ? (uint32_t)(c->line[i] + 0.5) : 0;
+    for (uint32_t i = 0; i < LP_LINE_EVENTS; i++)
+        cost->event[i] = c->good ? (uint32_t)(c->event[i] + 0.5) : 0;
 }
 
 static void measure(const lpy_line_backend *backend, costs *c)
@@ -164,10 +214,14 @@ static void measure(const lpy_line_backend *backend, costs *c)
     c->good = lpy_probe_run(backend, probes);
     if (c->good) {
         work_out_plain(backend, probes);
-        work_out_lines(&s, LPY_LINE_FAR);
+        if (!backend->traces)
+            work_out_lines(&s, LPY_LINE_FAR);
         work_out_lines(&s, 0);
         work_out_prices(&s);
         work_out_events(&s);
+        lp_line_cost cost;
+        hand_out(c, &cost);
+        c->share = lpy_medley_share(backend, &cost);
     }
     PyErr_Clear();
     lpy_probe_done(probes);
@@ -184,10 +238,7 @@ int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost)
     }
     if (!cost)
         return c->good ? 0 : -1;
-    for (uint32_t i = 0; i < LP_LINE_COSTS; i++)
-        cost->line[i] = c->good ? (uint32_t)(c->line[i] + 0.5) : 0;
-    for (uint32_t i = 0; i < LP_LINE_EVENTS; i++)
-        cost->event[i] = c->good ? (uint32_t)(c->event[i] + 0.5) : 0;
+    hand_out(c, cost);
     return c->good ? 0 : -1;
 }
 
@@ -201,12 +252,12 @@ static bool put(PyObject *dict, const char *name, double ticks)
     return rc == 0;
 }
 
-static bool put_with_error(PyObject *dict, const char *name, double ticks, double error)
+static bool put_with_error(PyObject *dict, const costs *c, const char *name, double ticks, double error)
 {
     char error_name[64];
 
     snprintf(error_name, sizeof error_name, "%s_error", name);
-    return put(dict, name, ticks) && put(dict, error_name, error);
+    return put(dict, name, ticks) && put(dict, error_name, error + c->share * ticks);
 }
 
 PyObject *lpy_line_cost_dict(const lpy_line_backend *backend)
@@ -217,8 +268,19 @@ PyObject *lpy_line_cost_dict(const lpy_line_backend *backend)
     } lines[] = {{"line", LPY_LINE_PLAIN},         {"line_far", LPY_LINE_FAR},
                  {"line_global", LPY_LINE_GLOBAL}, {"line_far_global", LPY_LINE_FAR | LPY_LINE_GLOBAL},
                  {"line_loop", LPY_LINE_LOOP},     {"line_far_loop", LPY_LINE_FAR | LPY_LINE_LOOP}};
-    static const char *const events[LP_LINE_EVENTS] = {"call",   "return",        "yield",
-                                                       "resume", "call_unmarked", "call_left"};
+    static const struct {
+        const char *name;
+        lp_line_event class, more; /* its other part; the same: none */
+    } events[] = {{"call", LP_LINE_CALL, LP_LINE_CALL_BEFORE},
+                  {"return", LP_LINE_RETURN, LP_LINE_RETURN},
+                  {"yield", LP_LINE_YIELD, LP_LINE_YIELD},
+                  {"resume", LP_LINE_RESUME, LP_LINE_RESUME_BEFORE},
+                  {"call_unmarked", LP_LINE_UNMARKED, LP_LINE_UNMARKED},
+                  {"call_left", LP_LINE_LEFT, LP_LINE_LEFT},
+                  {"call_left_c", LP_LINE_LEFT_C, LP_LINE_LEFT_C},
+                  {"call_inner", LP_LINE_INNER, LP_LINE_INNER},
+                  {"call_inner_c", LP_LINE_INNER_C, LP_LINE_INNER_C},
+                  {"raise", LP_LINE_RAISE, LP_LINE_RAISE}};
     const costs *c = of(backend);
     PyObject *dict = PyDict_New();
     bool good = dict != NULL;
@@ -226,11 +288,15 @@ PyObject *lpy_line_cost_dict(const lpy_line_backend *backend)
     if (!c->good)
         return dict;
     for (size_t i = 0; good && i < sizeof lines / sizeof *lines; i++)
-        good = put_with_error(dict, lines[i].name, c->line[lines[i].class], c->line_error[lines[i].class]);
-    for (size_t i = 0; good && i < (backend->traces ? LP_LINE_EVENTS : LP_LINE_UNMARKED); i++)
-        good = put_with_error(dict, events[i], c->event[i], c->event_error[i]);
+        good = put_with_error(dict, c, lines[i].name, c->line[lines[i].class], c->line_error[lines[i].class]);
+    for (size_t i = 0; good && i < sizeof events / sizeof *events; i++) {
+        lp_line_event class = events[i].class, more = events[i].more;
+        if (class < LP_LINE_UNMARKED || backend->traces)
+            good = put_with_error(dict, c, events[i].name, c->event[class] + (more == class ? 0 : c->event[more]),
+                                  c->event_error[class]);
+    }
     if (good && backend->traces)
-        good = put(dict, "instruction", lpy_line_prices[LPY_PRICE_PLAIN]);
+        good = put_with_error(dict, c, "instruction", lpy_line_prices[LPY_PRICE_PLAIN], 0);
     if (!good)
         Py_CLEAR(dict);
     return dict;

@@ -12,9 +12,12 @@
 
 enum { JUMPS = 1, ABSOLUTE = 2, BACKWARD = 4, ENDS = 8, EXTENDS = 16, TAKES_NOTHING = 32 };
 
+#define SMALL_ARGUMENTS 8u /* most instructions have one of these */
+
 static struct {
     bool known;
     uint8_t kind[256];
+    int32_t effect[2][256][SMALL_ARGUMENTS]; /* by whether it jumps */
     unsigned gen_start, return_generator;
 } flow;
 
@@ -61,6 +64,33 @@ static void learn_names(PyObject *map)
     }
 }
 
+static int32_t ask_effect(unsigned opcode, uint32_t argument, int jump)
+{
+    /* A generator is begun with a value on its stack, which its first instruction takes: 3.10 has it there before, and 3.11 and
+     * 3.12 do not say that it comes. */
+    if (opcode == flow.gen_start)
+        return 0;
+    if (opcode == flow.return_generator)
+        return 1;
+    int effect =
+        PyCompile_OpcodeStackEffectWithJump((int)opcode, flow.kind[opcode] & TAKES_NOTHING ? 0 : (int)argument, jump);
+
+    return effect != PY_INVALID_STACK_EFFECT ? effect : 0; /* inline caches have none */
+}
+
+static void learn_effects(void)
+{
+    for (unsigned opcode = 0; opcode < 256; opcode++)
+        for (uint32_t argument = 0; argument < SMALL_ARGUMENTS; argument++)
+            for (int jump = 0; jump < 2; jump++)
+                flow.effect[jump][opcode][argument] = ask_effect(opcode, argument, jump);
+}
+
+static inline int32_t effect_of(unsigned opcode, uint32_t argument, int jump)
+{
+    return argument < SMALL_ARGUMENTS ? flow.effect[jump][opcode][argument] : ask_effect(opcode, argument, jump);
+}
+
 static void learn_flow(void)
 {
     flow.gen_start = flow.return_generator = UINT32_MAX;
@@ -76,6 +106,7 @@ static void learn_flow(void)
         learn_set(opcode, "hasjrel", JUMPS);
         learn_set(opcode, "hasjabs", JUMPS | ABSOLUTE);
         learn_names(map);
+        learn_effects();
         flow.known = true;
     }
     PyErr_Clear();
@@ -83,20 +114,6 @@ static void learn_flow(void)
     Py_XDECREF(map);
     Py_XDECREF(names);
     Py_XDECREF(opcode);
-}
-
-static int32_t effect_of(unsigned opcode, uint32_t argument, int jump)
-{
-    /* A generator is begun with a value on its stack, which its first instruction takes: 3.10 has it there before, and 3.11 and
-     * 3.12 do not say that it comes. */
-    if (opcode == flow.gen_start)
-        return 0;
-    if (opcode == flow.return_generator)
-        return 1;
-    int effect =
-        PyCompile_OpcodeStackEffectWithJump((int)opcode, flow.kind[opcode] & TAKES_NOTHING ? 0 : (int)argument, jump);
-
-    return effect != PY_INVALID_STACK_EFFECT ? effect : 0; /* inline caches have none */
 }
 
 static void reach(lpy_line_flow *at, uint32_t units, uint32_t target, int32_t depth, uint32_t source)

@@ -8,9 +8,9 @@
 #include "python/line_probe.h"
 
 #define LEAST_ROUNDS 12
-#define MOST_ROUNDS 24
+#define MOST_ROUNDS 16
 #define AGREE 50 /* two times agree within one part in this */
-#define PASSES 40
+#define PASSES 32
 #define WARM_PASSES 3
 #define BLANK_LINES 300 /* before those that are far */
 
@@ -39,7 +39,8 @@ static const char program[] = "G = 1\n"
                               "  G\n"
                               "def called_m():\n pass\n" ONE_LINE("called", "", "called_m()") //
     "def drain_m(n):\n"
-    " for _ in n: yield\n"
+    " for _ in n:\n"
+    "  yield\n"
     "def drain(n):\n"
     " for _ in drain_m(n):\n"
     "  pass\n";
@@ -63,6 +64,7 @@ static const char trace_program[] = ONE_LINE("plain", "", "a = n; b = a") //
     ONE_LINE("of_global", "", "G")                                        //
     ONE_LINE("builtin", "", "len")                                        //
     ONE_LINE("attr", ", o=O()", "o.v")                                    //
+    ONE_LINE("of_method", ", l=[]", "l.clear()")                          //
     ONE_LINE("store_attr", ", o=O()", "o.v = n")                          //
     ONE_LINE("subscr", ", l=[1, 2]", "l[0]")                              //
     ONE_LINE("store_subscr", ", l=[1, 2]", "l[0] = n")                    //
@@ -71,7 +73,25 @@ static const char trace_program[] = ONE_LINE("plain", "", "a = n; b = a") //
     ONE_LINE("unpack", ", t=(1, 2)", "a, b = t")                          //
     ONE_LINE("call", "", "len(n)")                                        //
     "def g(): pass\n" ONE_LINE("left", "", "g()")                         //
-    ONE_LINE("unmarked", "", "g()");
+    ONE_LINE("unmarked", "", "g()")                                       //
+    "def iter(n, t=(0,) * 8):\n"
+    " for _ in n:\n"
+    "  for _ in t:\n"
+    "   pass\n"
+    "def g1(x): pass\n"
+    "def left_c(n):\n"
+    " for _ in map(g1, n):\n"
+    "  pass\n"
+    "def mapped_m(x):\n pass\n"
+    "def mapped(n):\n"
+    " for _ in map(mapped_m, n):\n"
+    "  pass\n"
+    "def raised(n):\n"
+    " for _ in n:\n"
+    "  try:\n"
+    "   raise KeyError\n"
+    "  except KeyError:\n"
+    "   pass\n";
 static const char *const names[LPY_PROBES] = {
     [LPY_PROBE_ONE] = "one",
     [LPY_PROBE_MORE] = "more",
@@ -86,6 +106,7 @@ static const char *const names[LPY_PROBES] = {
     PRICED(LPY_PRICE_GLOBAL) = "of_global",
     PRICED(LPY_PRICE_BUILTIN) = "builtin",
     PRICED(LPY_PRICE_ATTR) = "attr",
+    PRICED(LPY_PRICE_METHOD) = "of_method",
     PRICED(LPY_PRICE_STORE_ATTR) = "store_attr",
     PRICED(LPY_PRICE_SUBSCR) = "subscr",
     PRICED(LPY_PRICE_STORE_SUBSCR) = "store_subscr",
@@ -93,8 +114,12 @@ static const char *const names[LPY_PROBES] = {
     PRICED(LPY_PRICE_COMPARE) = "compare",
     PRICED(LPY_PRICE_UNPACK) = "unpack",
     PRICED(LPY_PRICE_CALL) = "call",
+    PRICED(LPY_PRICE_ITER) = "iter",
 #undef PRICED
     [LPY_PROBE_LEFT] = "left",
+    [LPY_PROBE_LEFT_C] = "left_c",
+    [LPY_PROBE_MAPPED] = "mapped",
+    [LPY_PROBE_RAISE] = "raised",
     [LPY_PROBE_UNMARKED] = "unmarked",
 };
 
@@ -111,8 +136,9 @@ typedef struct side { /* one copy of all probes */
 typedef struct bench {
     side bare, measured;
     PyObject *none, *few, *passes; /* ranges */
-    size_t probes;
+    bool traces;
     uint32_t rounds;
+    LineEngine *engine; /* borrowed */
 } bench;
 
 /* ---- the programs ---- */
@@ -124,8 +150,8 @@ static PyObject *namespace_of(const lpy_line_backend *backend)
 
     memset(blank, '\n', BLANK_LINES);
     blank[BLANK_LINES] = '\0';
-    PyObject *text =
-        PyUnicode_FromFormat("%s%s%s%s", program, backend->traces ? trace_program : "", blank, far_program);
+    PyObject *text = PyUnicode_FromFormat("%s%s%s%s", program, backend->traces ? trace_program : "",
+                                          backend->traces ? "" : blank, backend->traces ? "" : far_program);
     const char *source = text ? PyUnicode_AsUTF8(text) : NULL;
     if (globals && source && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0)
         code = Py_CompileString(source, "<lineprofiler own cost>", Py_file_input);
@@ -157,15 +183,21 @@ static bool mark(LineEngine *engine, PyObject *function, PyObject **code)
     return index != NULL;
 }
 
-static bool mark_all(bench *b, LineEngine *engine, lpy_probed out[LPY_PROBES])
+static bool has(const bench *b, size_t probe)
+{
+    return b->traces ? probe < LPY_PROBE_GLOBALS || probe >= LPY_PROBE_PLAIN : probe < LPY_PROBE_PLAIN;
+}
+
+static bool mark_all(bench *b, lpy_probed out[LPY_PROBES])
 {
     bool good = true;
 
-    for (size_t i = 0; good && i < b->probes; i++) {
+    for (size_t i = 0; good && i < LPY_PROBES; i++) {
         PyObject *function = function_of(&b->measured, i, ""), *called = function_of(&b->measured, i, "_m");
-        if (i == LPY_PROBE_UNMARKED)
+        if (i == LPY_PROBE_UNMARKED || !has(b, i))
             continue;
-        good = function && mark(engine, function, &out[i].code) && (!called || mark(engine, called, &out[i].called));
+        good =
+            function && mark(b->engine, function, &out[i].code) && (!called || mark(b->engine, called, &out[i].called));
     }
     return good;
 }
@@ -193,10 +225,12 @@ static bool call(PyObject *function, PyObject *passes, times *t, uint32_t round)
 
 static bool round_of(bench *b, side *copy)
 {
-    for (size_t i = 0; i < b->probes; i++) {
+    for (size_t i = 0; i < LPY_PROBES; i++) {
         PyObject *function = function_of(copy, i, "");
         times *of = &copy->of[i], *none = &copy->none[i];
 
+        if (!has(b, i))
+            continue;
         if (!function || !call(function, b->few, NULL, 0) || !call(function, b->none, none, b->rounds) ||
             !call(function, b->passes, of, b->rounds))
             return false;
@@ -206,8 +240,8 @@ static bool round_of(bench *b, side *copy)
 
 static bool agree(const bench *b, const side *copy)
 {
-    for (size_t i = 0; i < b->probes; i++)
-        if (copy->of[i].second - copy->of[i].least > copy->of[i].least / AGREE)
+    for (size_t i = 0; i < LPY_PROBES; i++)
+        if (has(b, i) && copy->of[i].second - copy->of[i].least > copy->of[i].least / AGREE)
             return false;
     return true;
 }
@@ -220,17 +254,17 @@ static bool method(LineEngine *engine, const char *name)
     return result != NULL;
 }
 
-static bool run(bench *b, LineEngine *engine)
+static bool run(bench *b)
 {
     bool good = true;
 
     while (good && b->rounds < MOST_ROUNDS &&
            (b->rounds < LEAST_ROUNDS || !agree(b, &b->bare) || !agree(b, &b->measured))) {
-        good = round_of(b, &b->bare) && method(engine, "start");
+        good = round_of(b, &b->bare) && method(b->engine, "start");
         if (!good)
             break;
-        good = engine->active && round_of(b, &b->measured);
-        good = method(engine, "stop") && good;
+        good = b->engine->active && round_of(b, &b->measured);
+        good = method(b->engine, "stop") && good;
         b->rounds++;
     }
     return good;
@@ -253,7 +287,9 @@ static double spread(times *t, uint32_t rounds)
 
 static void work_out(bench *b, lpy_probed out[LPY_PROBES])
 {
-    for (size_t i = 0; i < b->probes; i++) {
+    for (size_t i = 0; i < LPY_PROBES; i++) {
+        if (!has(b, i))
+            continue;
         times *bare = &b->bare.of[i], *measured = &b->measured.of[i];
         int64_t fixed = b->measured.none[i].least - b->bare.none[i].least;
         out[i].added = (double)(measured->least - bare->least - fixed) / PASSES;
@@ -276,15 +312,15 @@ bool lpy_probe_run(const lpy_line_backend *backend, lpy_probed out[LPY_PROBES])
     memset(out, 0, LPY_PROBES * sizeof *out);
     lp_clock_init(-1); /* the ticks before are others */
     if (good) {
-        ((LineEngine *)engine)->calibrating = true;
-        b->probes = backend->traces ? LPY_PROBES : LPY_PROBE_ALWAYS;
+        b->engine = (LineEngine *)engine;
+        b->engine->calibrating = true;
+        b->traces = backend->traces;
         b->none = range_of(0);
         b->few = range_of(WARM_PASSES);
         b->passes = range_of(PASSES);
         b->bare.globals = namespace_of(backend);
         b->measured.globals = namespace_of(backend);
-        good = b->none && b->few && b->passes && b->bare.globals && b->measured.globals &&
-               mark_all(b, (LineEngine *)engine, out) && run(b, (LineEngine *)engine);
+        good = b->none && b->few && b->passes && b->bare.globals && b->measured.globals && mark_all(b, out) && run(b);
         if (good)
             work_out(b, out);
         Py_XDECREF(b->measured.globals);

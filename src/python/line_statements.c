@@ -65,11 +65,20 @@ static void learn_roles(void)
     Py_XDECREF(opcode);
 }
 
+typedef struct edges { /* where an instruction leads */
+    uint32_t to[2], argument;
+    uint8_t count;
+    bool falls;
+} edges;
+
 typedef struct body { /* of a code object; arrays by instruction */
     const unsigned char *code;
     const lpy_line_flow *flow;
     const int32_t *slot; /* of the line; -1 none */
     uint32_t units, slots;
+    uint32_t *at; /* instructions that something leads to, in order, without inline caches; as far as end */
+    uint32_t *end;
+    edges *edge;      /* theirs */
     int32_t *base;    /* values of blocks, at the bottom of the stack; LPY_LINE_NO_DEPTH: nothing leads there */
     uint32_t *set;    /* union-find: the statement */
     uint32_t *next;   /* the instruction after it in its statement; NONE: the last */
@@ -78,11 +87,6 @@ typedef struct body { /* of a code object; arrays by instruction */
     uint8_t *enters;  /* comes from another statement, or from nowhere that is known */
     uint8_t *result;
 } body;
-
-typedef struct edges { /* where an instruction leads */
-    uint32_t count, to[2], argument;
-    bool falls;
-} edges;
 
 static bool is_cache(const body *b, uint32_t unit)
 {
@@ -94,9 +98,9 @@ static uint8_t role_at(const body *b, uint32_t unit)
     return ops.role[b->code[2 * unit]];
 }
 
-static edges edges_of(const body *b, uint32_t unit)
+static edges find_edges(const body *b, uint32_t unit)
 {
-    edges e = {0};
+    edges e = {.count = 0};
     uint32_t target = UINT32_MAX, next = unit + 1;
     bool ends;
 
@@ -112,6 +116,17 @@ static edges edges_of(const body *b, uint32_t unit)
     return e;
 }
 
+/* Once: they are asked for in each way through the code. */
+static void find_all_edges(body *b)
+{
+    b->end = b->at;
+    for (uint32_t unit = 0; unit < b->units; unit++)
+        if (!is_cache(b, unit) && b->flow[unit].depth != LPY_LINE_NO_DEPTH) {
+            b->edge[unit] = find_edges(b, unit);
+            *b->end++ = unit;
+        }
+}
+
 /* ---- blocks ---------------------------------------------------------------------------------------------------------- */
 
 /* Loops that make a list, set or dict within an expression: what they append to is below their iterator. */
@@ -119,10 +134,9 @@ static void find_comprehensions(const body *b)
 {
     uint32_t open = 0, *loops = b->next; /* not needed yet */
 
-    for (uint32_t unit = 0; unit < b->units; unit++) {
+    for (const uint32_t *at = b->at; at < b->end; at++) {
+        uint32_t unit = *at;
         int32_t depth = b->flow[unit].depth;
-        if (is_cache(b, unit) || depth == LPY_LINE_NO_DEPTH)
-            continue;
         while (open && depth < b->flow[loops[open - 1]].depth)
             open--;
         uint8_t role = role_at(b, unit);
@@ -193,10 +207,9 @@ static void find_blocks(const body *b)
         b->base[unit] = LPY_LINE_NO_DEPTH;
     for (int pass = 0; pass < 4 && news; pass++) {
         news = false;
-        for (uint32_t unit = 0; unit < b->units; unit++) {
+        for (const uint32_t *at = b->at; at < b->end; at++) {
+            uint32_t unit = *at;
             const lpy_line_flow *flow = &b->flow[unit];
-            if (flow->depth == LPY_LINE_NO_DEPTH || is_cache(b, unit))
-                continue;
             if (unit == 0)
                 spread(b, unit, 0);
             if (b->base[unit] == LPY_LINE_NO_DEPTH && flow->keeps >= 0 && flow->source < b->units &&
@@ -207,11 +220,11 @@ static void find_blocks(const body *b)
             }
             if (b->base[unit] == LPY_LINE_NO_DEPTH)
                 continue;
-            edges e = edges_of(b, unit);
+            const edges *e = &b->edge[unit];
             int32_t on, jump;
-            blocks_behind(b, unit, e.argument, &on, &jump);
-            for (uint32_t i = 0; i < e.count; i++)
-                news |= spread(b, e.to[i], e.falls && i + 1 == e.count ? on : jump) && e.to[i] < unit;
+            blocks_behind(b, unit, e->argument, &on, &jump);
+            for (uint32_t i = 0; i < e->count; i++)
+                news |= spread(b, e->to[i], e->falls && i + 1 == e->count ? on : jump) && e->to[i] < unit;
         }
     }
 }
@@ -264,17 +277,18 @@ static bool join_conditions(const body *b)
 {
     bool news = false;
 
-    for (uint32_t unit = b->units; unit-- > 0;) {
-        if (is_cache(b, unit) || b->base[unit] == LPY_LINE_NO_DEPTH)
+    for (const uint32_t *at = b->end; at-- > b->at;) {
+        uint32_t unit = *at;
+        if (b->base[unit] == LPY_LINE_NO_DEPTH)
             continue;
-        edges e = edges_of(b, unit);
-        if (e.count != 2 || role_at(b, unit) == LOOP || e.to[0] <= unit)
+        const edges *e = &b->edge[unit];
+        if (e->count != 2 || role_at(b, unit) == LOOP || e->to[0] <= unit)
             continue;
-        bool one = set_of(b, e.to[0]) == set_of(b, e.to[1]);
+        bool one = set_of(b, e->to[0]) == set_of(b, e->to[1]);
         for (uint32_t i = 0; i < 2; i++)
-            if (set_of(b, e.to[i]) != set_of(b, unit) &&
-                (one || (b->slot[unit] >= 0 && comes_to(b, e.to[i], b->slot[unit]))))
-                news |= join(b, unit, e.to[i]);
+            if (set_of(b, e->to[i]) != set_of(b, unit) &&
+                (one || (b->slot[unit] >= 0 && comes_to(b, e->to[i], b->slot[unit]))))
+                news |= join(b, unit, e->to[i]);
     }
     return news;
 }
@@ -283,25 +297,28 @@ static void find_sets(const body *b)
 {
     for (uint32_t unit = 0; unit < b->units; unit++)
         b->set[unit] = unit;
-    for (uint32_t unit = 0; unit < b->units; unit++) {
-        if (is_cache(b, unit) || b->base[unit] == LPY_LINE_NO_DEPTH)
+    for (const uint32_t *at = b->at; at < b->end; at++) {
+        uint32_t unit = *at;
+        if (b->base[unit] == LPY_LINE_NO_DEPTH)
             continue;
-        edges e = edges_of(b, unit);
-        for (uint32_t i = 0; i < e.count; i++)
-            if (is_within(b, e.to[i]) || (e.falls && i + 1 == e.count && role_at(b, unit) == PASSES))
-                join(b, unit, e.to[i]);
+        const edges *e = &b->edge[unit];
+        for (uint32_t i = 0; i < e->count; i++)
+            if (is_within(b, e->to[i]) || (e->falls && i + 1 == e->count && role_at(b, unit) == PASSES))
+                join(b, unit, e->to[i]);
     }
     for (int pass = 0; pass < 8 && join_conditions(b); pass++)
         ;
     memset(b->enters, 1, b->units);
-    for (uint32_t unit = 0; unit < b->units; unit++) /* 1: nothing leads there; 0: its own statement; 2: another, too */
-        if (!is_cache(b, unit) && b->base[unit] != LPY_LINE_NO_DEPTH) {
-            edges e = edges_of(b, unit);
-            for (uint32_t i = 0; i < e.count; i++) {
-                if (set_of(b, e.to[i]) != set_of(b, unit))
-                    b->enters[e.to[i]] = 2;
-                else if (b->enters[e.to[i]] == 1)
-                    b->enters[e.to[i]] = 0;
+    for (const uint32_t *at = b->at; at < b->end;
+         at++) /* 1: nothing leads there; 0: its own statement; 2: another, too */
+        if (b->base[*at] != LPY_LINE_NO_DEPTH) {
+            uint32_t unit = *at;
+            const edges *e = &b->edge[unit];
+            for (uint32_t i = 0; i < e->count; i++) {
+                if (set_of(b, e->to[i]) != set_of(b, unit))
+                    b->enters[e->to[i]] = 2;
+                else if (b->enters[e->to[i]] == 1)
+                    b->enters[e->to[i]] = 0;
             }
         }
 }
@@ -325,11 +342,11 @@ static bool follow(const body *b, uint32_t first, uint32_t from, uint64_t top)
         uint64_t seen = b->seen[unit] | bit_of(b, unit, from);
         if (b->result[unit] & LPY_LINE_GATHERS)
             seen &= top | bit_of(b, unit, from); /* lines in it are executed for each value */
-        edges e = edges_of(b, unit);
-        for (uint32_t i = 0; i < e.count; i++) {
-            if (set_of(b, e.to[i]) != set || (b->seen[e.to[i]] & ~seen) == 0)
+        const edges *e = &b->edge[unit];
+        for (uint32_t i = 0; i < e->count; i++) {
+            if (set_of(b, e->to[i]) != set || (b->seen[e->to[i]] & ~seen) == 0)
                 continue;
-            b->seen[e.to[i]] &= seen;
+            b->seen[e->to[i]] &= seen;
             news = true;
         }
     }
@@ -340,9 +357,9 @@ static bool follow(const body *b, uint32_t first, uint32_t from, uint64_t top)
 static bool is_straight(const body *b, uint32_t first)
 {
     for (uint32_t unit = first; unit != NONE; unit = b->next[unit]) {
-        edges e = edges_of(b, unit);
-        for (uint32_t i = 0; i < e.count; i++)
-            if (set_of(b, e.to[i]) == first && e.to[i] != b->next[unit])
+        const edges *e = &b->edge[unit];
+        for (uint32_t i = 0; i < e->count; i++)
+            if (set_of(b, e->to[i]) == first && e->to[i] != b->next[unit])
                 return false;
         if (unit != first && b->enters[unit])
             return false;
@@ -390,18 +407,18 @@ static void find_lines(const body *b)
 
     memset(b->number, 0xff, b->slots * sizeof *b->number);
     memset(b->next, 0xff, b->units * sizeof *b->next);
-    for (uint32_t unit = 0; unit < b->units; unit++) {
-        if (is_cache(b, unit) || b->base[unit] == LPY_LINE_NO_DEPTH)
+    for (const uint32_t *at = b->at; at < b->end; at++) {
+        uint32_t unit = *at;
+        if (b->base[unit] == LPY_LINE_NO_DEPTH)
             continue;
         uint32_t set = set_of(b, unit); /* its first instruction */
         if (set != unit)
             b->next[last[set]] = unit;
         last[set] = unit;
     }
-    for (uint32_t unit = 0; unit < b->units; unit++)
-        if (!is_cache(b, unit) && b->base[unit] != LPY_LINE_NO_DEPTH && set_of(b, unit) == unit &&
-            b->next[unit] != NONE)
-            look_at(b, unit);
+    for (const uint32_t *at = b->at; at < b->end; at++)
+        if (b->base[*at] != LPY_LINE_NO_DEPTH && set_of(b, *at) == *at && b->next[*at] != NONE)
+            look_at(b, *at);
 }
 
 uint8_t *lpy_line_statements(const unsigned char *code, uint32_t units, const lpy_line_flow *flow, const int32_t *slot,
@@ -413,18 +430,23 @@ uint8_t *lpy_line_statements(const unsigned char *code, uint32_t units, const lp
         learn_roles();
     b.result = calloc(units + 1, 1);
     b.enters = malloc(units + 1);
+    b.at = malloc((units + 1) * sizeof *b.at);
+    b.edge = malloc((units + 1) * sizeof *b.edge);
     b.base = malloc((units + 1) * sizeof *b.base);
     b.set = malloc((units + 1) * sizeof *b.set);
     b.next = malloc((units + 1) * sizeof *b.next);
     b.seen = malloc((units + 1) * sizeof *b.seen);
     b.number = malloc((slots + 1) * sizeof *b.number);
-    if (b.result && b.enters && b.base && b.set && b.next && b.seen && b.number && ops.known) {
+    if (b.result && b.enters && b.at && b.edge && b.base && b.set && b.next && b.seen && b.number && ops.known) {
+        find_all_edges(&b);
         find_comprehensions(&b);
         find_blocks(&b);
         find_sets(&b);
         find_lines(&b);
     }
     free(b.enters);
+    free(b.at);
+    free(b.edge);
     free(b.base);
     free(b.set);
     free(b.next);

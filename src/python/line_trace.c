@@ -320,9 +320,11 @@ static NOINLINE bool event(PyFrameObject *object, int what, PyObject *arg)
     return true;
 }
 
-/* `exception` says nothing that `return` without a value does not. */
+/* `exception` says nothing that `return` without a value does not, but it has cost something. */
 static inline bool is_wanted(int what)
 {
+    if (what == PyTrace_EXCEPTION)
+        lp_lines_cost(LP_LINE_RAISE);
     return what != PyTrace_EXCEPTION && what != PyTrace_OPCODE;
 }
 
@@ -521,7 +523,9 @@ static NOINLINE PyObject *hook_slowly(PyThreadState *tstate, lpy_frame *frame, i
     Py_tracefunc before = tstate->c_tracefunc;
 
     if (is_direct(tstate, frame, stack))
-        lp_lines_cost(is_ours(before) ? LP_LINE_LEFT : LP_LINE_UNMARKED);
+        lp_lines_cost(!is_ours(before) ? LP_LINE_UNMARKED : marked ? LP_LINE_INNER : LP_LINE_LEFT);
+    else if (is_ours(before) && !(marked && lpy_frame_is_generators(frame)))
+        lp_lines_cost(marked ? LP_LINE_INNER_C : LP_LINE_LEFT_C);
     if (LP_UNLIKELY(!state.active || !here.not_deep || stack < ~here.not_deep))
         return evaluate_slowly(tstate, frame, throwing, marked);
     if (!marked && !is_ours(before) && here.limit)

@@ -28,19 +28,13 @@ static uint8_t price_of(const char *name)
     static const struct {
         const char *name;
         lpy_line_price price;
-    } alone[] = {{"EXTENDED_ARG", LPY_PRICE_NOTHING},
-                 {"CACHE", LPY_PRICE_NOTHING},
-                 {"LOAD_GLOBAL", LPY_PRICE_GLOBAL},
-                 {"LOAD_ATTR", LPY_PRICE_ATTR},
-                 {"LOAD_METHOD", LPY_PRICE_ATTR},
-                 {"STORE_ATTR", LPY_PRICE_STORE_ATTR},
-                 {"BINARY_SUBSCR", LPY_PRICE_SUBSCR},
-                 {"STORE_SUBSCR", LPY_PRICE_STORE_SUBSCR},
-                 {"COMPARE_OP", LPY_PRICE_COMPARE},
-                 {"UNPACK_SEQUENCE", LPY_PRICE_UNPACK},
-                 {"CALL", LPY_PRICE_CALL},
-                 {"CALL_FUNCTION", LPY_PRICE_CALL},
-                 {"CALL_FUNCTION_KW", LPY_PRICE_CALL},
+    } alone[] = {{"EXTENDED_ARG", LPY_PRICE_NOTHING},   {"CACHE", LPY_PRICE_NOTHING},
+                 {"LOAD_GLOBAL", LPY_PRICE_GLOBAL},     {"LOAD_ATTR", LPY_PRICE_ATTR},
+                 {"LOAD_METHOD", LPY_PRICE_METHOD},     {"STORE_ATTR", LPY_PRICE_STORE_ATTR},
+                 {"BINARY_SUBSCR", LPY_PRICE_SUBSCR},   {"STORE_SUBSCR", LPY_PRICE_STORE_SUBSCR},
+                 {"COMPARE_OP", LPY_PRICE_COMPARE},     {"GET_ITER", LPY_PRICE_ITER},
+                 {"UNPACK_SEQUENCE", LPY_PRICE_UNPACK}, {"CALL", LPY_PRICE_CALL},
+                 {"CALL_FUNCTION", LPY_PRICE_CALL},     {"CALL_FUNCTION_KW", LPY_PRICE_CALL},
                  {"CALL_METHOD", LPY_PRICE_CALL}};
 
     for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
@@ -93,6 +87,24 @@ static bool is_builtin(PyObject *names, uint32_t argument)
     return found > 0;
 }
 
+/* Whether the method that the instruction loads looks like one of a built-in type: for the call of such a one an object is made when it
+ * is traced. */
+static bool is_of_builtin_type(PyObject *names, uint32_t index)
+{
+    PyTypeObject *const types[] = {&PyList_Type,  &PyDict_Type, &PyUnicode_Type, &PySet_Type,      &PyBytes_Type,
+                                   &PyTuple_Type, &PyLong_Type, &PyFloat_Type,   &PyByteArray_Type};
+    PyObject *name = names && PyTuple_Check(names) && index < (size_t)PyTuple_GET_SIZE(names)
+                         ? PyTuple_GET_ITEM(names, (Py_ssize_t)index)
+                         : NULL;
+    int found = 0;
+
+    for (size_t i = 0; name && found == 0 && i < sizeof types / sizeof *types; i++)
+        found = PyDict_Contains(types[i]->tp_dict, name);
+    if (found < 0)
+        PyErr_Clear();
+    return found > 0;
+}
+
 static double price_at(const unsigned char *bytes, uint32_t unit, uint32_t argument, PyObject *names)
 {
     lpy_line_price price = ops.price[bytes[2 * (size_t)unit]];
@@ -101,7 +113,15 @@ static double price_at(const unsigned char *bytes, uint32_t unit, uint32_t argum
         return 0;
     if (price == LPY_PRICE_GLOBAL && is_builtin(names, argument))
         price = LPY_PRICE_BUILTIN;
+    if (price == LPY_PRICE_METHOD && !is_of_builtin_type(names, argument))
+        price = LPY_PRICE_ATTR;
     return lpy_line_prices[LPY_PRICE_PLAIN] + (price == LPY_PRICE_PLAIN ? 0 : lpy_line_prices[price]);
+}
+
+/* Whether the line of `slot` goes on with an instruction of slot `with`. */
+static inline bool goes_on(uint32_t slot, uint32_t with)
+{
+    return with == slot || with == LP_LINE_NOWHERE;
 }
 
 uint16_t *lpy_line_weigh(const lp_line_code *code, const unsigned char *bytes, PyObject *names)
@@ -117,17 +137,17 @@ uint16_t *lpy_line_weigh(const lp_line_code *code, const unsigned char *bytes, P
         free(weights);
         return NULL;
     }
-    for (uint32_t unit = units; unit-- > 0;) {
-        uint32_t slot = slot_at(code, unit), argument = 0, target = 0;
-        bool ends = false, jumps = lpy_line_jump(bytes, units, unit, &argument, &target, &ends);
+    for (uint32_t unit = units, next = LP_LINE_NOWHERE, slot; unit-- > 0; next = slot) {
+        uint32_t argument = 0, target = 0;
+        bool ends = false, cache = LPY_LOCATION_TABLE && bytes[2 * (size_t)unit] == 0;
+        bool jumps = !cache && lpy_line_jump(bytes, units, unit, &argument, &target, &ends);
         double after = 0, there = 0;
 
-#define GOES_ON(to) ((to) < units && (slot_at(code, to) == slot || slot_at(code, to) == LP_LINE_NOWHERE))
-        if (!ends && GOES_ON(unit + 1))
-            after = from[unit + 1];
-        if (jumps && target > unit && GOES_ON(target))
+        slot = slot_at(code, unit);
+        if (!ends && goes_on(slot, next))
+            after = from[unit + 1]; /* 0 after the last one */
+        if (jumps && target > unit && target < units && goes_on(slot, slot_at(code, target)))
             there = from[target];
-#undef GOES_ON
         if (jumps && (ends || ops.branch[bytes[2 * (size_t)unit]] == JUMPS_ON))
             after = there;
         else if (jumps && ops.branch[bytes[2 * (size_t)unit]] == EITHER)

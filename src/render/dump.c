@@ -79,6 +79,8 @@ void lp__dump_identity(lp_sink *sink, const lp_identity *id)
     put_u64(sink, "run_dir_ino", id->run_dir_ino);
     put_u64(sink, "pid_ns", id->pid_ns);
     put_u64(sink, "mnt_ns", id->mnt_ns);
+    if (id->time_ns)
+        put_u64(sink, "time_ns", id->time_ns);
     for (uint32_t i = 0; i < id->argv_count; i++)
         lp__dump_str(sink, "argv", id->argv[i]);
     lp__dump_str(sink, "python", id->python);

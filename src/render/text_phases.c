@@ -406,7 +406,7 @@ void lp__text_io(lp_text *text)
                 lp_line_style(line, LP_DIM);
                 lp_line_right(line, label + 12, "read (disk)");
                 lp_line_right(line, label + 24, "from cache");
-                lp_line_right(line, label + 36, "written");
+                lp_line_right(line, label + 36, "to disk");
                 lp_line_right(line, label + 50, "disk rate");
                 lp_line_end(line);
             }

@@ -361,7 +361,8 @@ static void put_io_phase(lp_text *text, const lp_usage_phase *phase, unsigned la
     lp_line_name(line, &phase->path, 1, label - 4, LP_CUT_LEFT);
     lp_line_right(line, label + 12, lp_unit_bytes(unit, phase->io.read));
     lp_line_right(line, label + 24, lp_unit_bytes(unit, fmax(phase->io.read_chars - phase->io.read, 0.0)));
-    lp_line_right(line, label + 36, lp_unit_bytes(unit, fmax(phase->io.write, phase->io.write_chars)));
+    lp_line_right(line, label + 36, lp_unit_bytes(unit, phase->io.write_chars));
+    lp_line_right(line, label + 48, lp_unit_bytes(unit, phase->io.write));
     lp_line_end(line);
 }
 
@@ -385,6 +386,7 @@ static void put_io_phases(lp_text *text, const lp_usage *usage)
     lp_line_right(line, label + 12, "read (disk)");
     lp_line_right(line, label + 24, "from cache");
     lp_line_right(line, label + 36, "written");
+    lp_line_right(line, label + 48, "to disk");
     lp_line_end(line);
     for (uint32_t i = 0; i < usage->phase_count; i++)
         with += moved(&usage->phases[i]) > 0.0;

@@ -61,6 +61,7 @@ void lp__put_identity(lp_buffer *out, const lp_identity *id)
     put_hardware(out, 26, &id->hardware);
     put_pairs(out, 27, id->options, id->option_count);
     lp__put_optional(out, 28, id->source_untracked);
+    lp__put_uint(out, 29, id->time_ns);
 }
 
 lp_status lp_identity_encode(const lp_identity *id, lp_buffer *out)
@@ -186,6 +187,7 @@ bool lp__get_identity(lp__wire *wire, lp_arena *arena, lp_identity *id)
         case 25: get_pair(wire, &f, arena, &id->source_extra, &id->source_extra_count); break;
         case 26: get_hardware(wire, &f, arena, &id->hardware); break;
         case 28: lp__get_int(wire, &f, &id->source_untracked); break;
+        case 29: lp__get_uint(wire, &f, &id->time_ns); break;
         case 27: get_pair(wire, &f, arena, &id->options, &id->option_count); break;
         default: break;
         }

@@ -121,7 +121,8 @@ typedef struct lp_identity {
     lp_str job_id, launcher;              /* "" if none */
     uint64_t run_dir_dev, run_dir_ino;    /* of the run directory, 0 if unknown */
     uint64_t pid_ns, mnt_ns;              /* inodes of /proc/self/ns/pid and mnt, 0 if unknown */
-    lp_str *argv;                         /* of the program */
+    uint64_t time_ns; /* of /proc/self/ns/time; in sample files only, whose times are of its clocks */
+    lp_str *argv;     /* of the program */
     uint32_t argv_count;
     lp_str python, platform;  /* "3.11.7 (CPython)", "Linux-6.1-x86_64" */
     lp_str source_commit;     /* git commit, "" outside git */

@@ -15,6 +15,7 @@ static char folder[64];
 static double first_row_s = 1.0, spacing_s = 1.0;
 static double planned_s;                /* the interval that the files name; 0: spacing_s */
 static double set_at_s = 1e9, set_by_s; /* the time of day is set by so much at that moment */
+static uint64_t mono_ahead;             /* of a time namespace: its CLOCK_MONOTONIC is ahead by so many seconds */
 static bool uses_torch, uses_device;
 static int ours_busy = -1; /* 1/1000 of a device, as a host's rows have our part; -1: they do not */
 
@@ -39,7 +40,7 @@ static lp_sample row_at(double at)
 
     lp_sample_init(&row);
     row.unix_ns = MADE_START + ns + (uint64_t)(int64_t)(at >= set_at_s ? set_by_s * 1e9 : 0.0);
-    row.mono_ns = MONO_START + ns;
+    row.mono_ns = MONO_START + ns + mono_ahead * SECOND;
     return row;
 }
 
@@ -291,6 +292,38 @@ static void what_they_used_at_one_time(void)
     lp_run_free(run);
     for (unsigned i = 0; i < 4; i++)
         lp_worker_free(workers[i]);
+    remove_folder(folder);
+}
+
+/* Two processes at the same time, one of them in a time namespace of its own, with a collector there. */
+static void another_time_namespace(void)
+{
+    lp_worker *workers[] = {made_worker("actor", "node07", 11), made_worker("actor", "node07", 12)};
+    lp_worker *collectors[] = {made_worker("collector", "node07", 21), made_worker("collector", "node07", 22)};
+    lp_usage *usage = NULL;
+
+    make_folder(folder);
+    for (unsigned i = 0; i < 2; i++) {
+        workers[i]->id.time_ns = collectors[i]->id.time_ns = 4026531834 + i;
+        mono_ahead = i * 100000;
+        write_process(workers[i], 0.5, 100 * MB, 0, 0, 0);
+        write_host(collectors[i], 0.0);
+    }
+    mono_ahead = 0;
+    lp_run *run = make_run(workers, 2);
+    CHECK_EQ(lp_usage_load(run, &usage), LP_OK);
+    CHECK_EQ(usage->at_once, 2u);
+    CHECK_NEAR(usage->covered_s, 98.0, 1e-3);
+    CHECK_NEAR(usage->cpu_peak, 1.0, 1e-3);
+    CHECK_NEAR(usage->rss_peak, 200 * MB, 1.0);
+    CHECK_NEAR(usage->hosts[0].seconds, 98.0, 1e-3); /* told once */
+    CHECK_NEAR(usage->hosts[0].stolen_s, 9.8, 1e-3);
+    lp_usage_free(usage);
+    lp_run_free(run);
+    for (unsigned i = 0; i < 2; i++) {
+        lp_worker_free(workers[i]);
+        lp_worker_free(collectors[i]);
+    }
     remove_folder(folder);
 }
 
@@ -672,6 +705,7 @@ int main(void)
 {
     RUN(sums_are_exact);
     RUN(what_they_used_at_one_time);
+    RUN(another_time_namespace);
     RUN(children_that_live_and_end);
     RUN(a_moment_counts_once);
     RUN(a_device_of_two_collectors);

@@ -316,7 +316,8 @@ static void stacks_that_are_switched(void)
 static void own_cost_is_taken_off(void)
 {
     lp_lines *lines = engine_of(2);
-    lp_line_cost cost = {.line = {3, 5}, .event = {7, 11, 0, 0}};
+    lp_line_cost cost = {.line = {3, 5},
+                         .event = {[LP_LINE_CALL] = 7, [LP_LINE_RETURN] = 11, [LP_LINE_CALL_BEFORE] = 2}};
 
     lp_lines_set_cost(lines, &cost);
     call(lines, 0, 0, 1000);
@@ -331,7 +332,7 @@ static void own_cost_is_taken_off(void)
     CHECK_EQ(s.cell[1][3].time, 5u);
     CHECK_EQ(s.prologue[1], 3u);
     CHECK_EQ(s.time[1], 8u); /* 20 less a call, a line */
-    CHECK_EQ(s.cell[0][0].time, 50u - 3u - 7u - 5u - 11u);
+    CHECK_EQ(s.cell[0][0].time, 50u - 3u - 2u - 7u - 5u - 11u); /* what comes before a call is its caller's */
     CHECK_EQ(s.cell[0][0].self, s.cell[0][0].time - 8u);
     CHECK_EQ(s.cell[0][1].time, 7u);
     lp_lines_free(lines);

@@ -75,6 +75,20 @@ def test_rows_beyond_a_dozen_are_counted(tmp_path: Path) -> None:
     assert len(re.findall(r"^  p\d\d +\d", text_of(tmp_path, "--all"), re.MULTILINE)) == 15
 
 
+def test_columns_of_phases_add_up_to_the_totals(tmp_path: Path) -> None:
+    """One phase writes to pipes, the other into a mapped file: calls and disk are two sums."""
+    pipes = [(k + 1) // 2 * (2 << 20) for k in range(ROWS)]  # 49 intervals, those that end with an odd row
+    disk = [k // 2 * (3 << 20) for k in range(ROWS)]  # 49, the others
+    rows(worker(1), tmp_path, usual() | {13: disk, 15: pipes}, ["map", "pipe"]).write(tmp_path)
+    lines = [line.split() for line in text_of(tmp_path).splitlines()]
+    table = next(i for i, line in enumerate(lines) if line[:2] == ["read", "(disk)"])
+    assert lines[table][-3:] == ["written", "to", "disk"]
+    shown = {line[0]: line[-4:] for line in lines[table + 1 : table + 3]}
+    assert shown == {"map": ["0", "B", "147.0", "MB"], "pipe": ["98.0", "MB", "0", "B"]}
+    assert "Write (system calls) 98.0 MB" in joined(text_of(tmp_path))
+    assert "Write (to disk) 147.0 MB" in joined(text_of(tmp_path))
+
+
 def test_bytes_without_a_phase_stand_last(tmp_path: Path) -> None:
     about = worker(1)
     about.write(tmp_path)

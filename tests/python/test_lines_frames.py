@@ -285,7 +285,15 @@ def test_clear_and_live_figures() -> None:
     after = ns(engine, space["f"])
     assert hits(engine, space["f"]) == {5: 0, 6: 1}
     assert after[6] >= 10_000_000
-    assert near(engine.functions()[0][2], end - cleared[0])
+    # What a neighbour takes between the two looks at the clock is in one of them only: such a run is done again.
+    for _ in range(20):
+        if near(engine.functions()[0][2], end - cleared[-1]):
+            break
+        with Running(engine):
+            space["f"](lambda: None, clear)
+            end = time.perf_counter_ns()
+    else:
+        raise AssertionError(engine.functions(), end - cleared[-1])
     engine.clear()
     assert engine.lines() == []
     assert engine.functions() == [(0, 0, 0, 0, 0, 0)]
