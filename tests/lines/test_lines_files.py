@@ -280,6 +280,44 @@ def test_versions_of_a_source_are_said(tmp_path: Path) -> None:
     assert said not in lineprofiler("lines", "a.lprof", "c.lprof", cwd=tmp_path).expect().stdout
 
 
+def test_diff_of_a_long_file_with_lines_that_are_alike(tmp_path: Path) -> None:
+    """A text of many empty and equal lines is compared in moments; it took longer than anybody waits."""
+    for name, above in (("a", ""), ("b", "# new\n" * 7)):
+        text = above + "".join(f"x{n} = f()\n\n" if n % 2 else "pass\n\n" for n in range(8000))
+        lines = [n + len(above.splitlines()) for n in (1, 8001, 15999)]
+        profile = several(tmp_path / "m.py", text, ("<module>", 1, lines[0], 1000))
+        [function] = profile.functions.values()
+        function.lines.update({n: Line(1, 1, 1000, 1000) for n in lines})
+        lprof.write(tmp_path / f"{name}.lprof", profile)
+    done = lineprofiler("lines", "--diff", "a.lprof", "b.lprof", "--format", "json", cwd=tmp_path).expect()
+    rows = json.loads(done.stdout)["lines"]
+    assert [(r["line_a"], r["line_b"]) for r in rows] == [(n, n + 7) for n in (1, 8001, 15999)]
+
+
+@pytest.mark.parametrize("number", [10**12, -(10**12)])
+@pytest.mark.parametrize("first", [1, -5, 10**15])
+def test_numbers_of_lines_that_no_source_has(tmp_path: Path, number: int, first: int) -> None:
+    """A generator of code, or a forged file, numbers its lines as it likes; what is shown is what there is."""
+    profile = several(tmp_path / "m.py", "def f():\n    g()\n", ("f", first, number, 1000))
+    [function] = profile.functions.values()
+    function.lines[2] = Line(1, 1, 10, 10)
+    lprof.write(tmp_path / "a.lprof", profile)
+    for words in ((), ("-t",), ("--all",), ("--html", "page.html"), ("--diff", "a.lprof")):
+        text = lineprofiler("lines", *words, "a.lprof", cwd=tmp_path).expect().stdout
+        assert len(text.splitlines()) < 50
+        assert "--html" in words or "--diff" in words or str(number) in text
+
+
+def test_names_that_are_no_utf_8_are_written_to_files(tmp_path: Path) -> None:
+    profile = several(tmp_path / "m.py", "def f():\n    g()\n", ("f", 1, 2, 1000))
+    key = FunctionKey(f"{tmp_path}/\udcff.py", "f", 1)
+    profile.functions = {key: Function(key, 1, 1000, 1000, lines={2: Line(1, 1, 1000, 1000)})}
+    lprof.write(tmp_path / "a.lprof", profile)
+    for form in ("csv", "json", "text"):
+        lineprofiler("lines", "--format", form, "-o", "out", "a.lprof", cwd=tmp_path).expect()
+        assert "udcff.py" in (tmp_path / "out").read_text(encoding="utf-8")
+
+
 def test_line_stats_add_up(tmp_path: Path) -> None:
     a = LineStats({("f.py", 1, "f"): [(2, 1, 10)]}, 1e-9)
     b = LineStats({("f.py", 1, "f"): [(2, 1, 10), (3, 4, 5)]}, 1e-6)

@@ -15,7 +15,7 @@ from typing import Any
 
 from lineprofiler.lines.model import Function, FunctionKey, Profile
 from lineprofiler.lines.screen import inert, uncertain
-from lineprofiler.lines.source import Source, definitions, last_line
+from lineprofiler.lines.source import Source, definitions, last_line, numbers_between
 from lineprofiler.lines.tables import shown_path, without_name
 
 LONGEST_LINE = 2000
@@ -90,7 +90,7 @@ def _function(profile: Profile, function: Function, root: Path | None) -> dict[s
     last = last_line(source, key.function_name, key.first_line, max((first, *function.lines)))
     if key.function_name == "<module>" and function.lines:
         first, last = min(function.lines), max(function.lines)
-    numbers = list(range(first, last + 1)) if source.lines else sorted(function.lines)
+    numbers = numbers_between(source, first, last, function.lines)
     return {
         "name": inert(key.function_name),
         "file": inert(key.filename),

@@ -11,7 +11,7 @@ from typing import Any
 from lineprofiler.lines import screen
 from lineprofiler.lines.model import Function, Line, Profile
 from lineprofiler.lines.screen import BOLD, DIM, RED, RESET, YELLOW, duration, inert, uncertain
-from lineprofiler.lines.source import last_line
+from lineprofiler.lines.source import last_line, numbers_between
 from lineprofiler.lines.tables import shown_path, without_name
 
 HOT, WARM = 20.0, 5.0
@@ -217,7 +217,7 @@ def _table(profile: Profile, function: Function, lines: dict[int, Line], layout:
     last = last_line(source, function.key.function_name, function.key.first_line, max((first, *lines)))
     if function.key.function_name == "<module>":
         last = max(lines)
-    numbers = list(range(first, last + 1)) if source.lines else sorted(lines)
+    numbers = numbers_between(source, first, last, lines)
     body = {n: _cells(line, whole, names, layout) for n, line in lines.items()}
     widths = [max(5, len(str(last)))]
     widths += [max(len(name), *(len(row[n]) for row in body.values())) for n, name in enumerate(names)]
@@ -228,23 +228,13 @@ def _table(profile: Profile, function: Function, lines: dict[int, Line], layout:
     shown = texts
     if layout.width is not None:
         shown = [screen.cut(t, max(layout.width - columns.used - _BAR - 1, 16)) for t in texts]
-    colored = screen.highlight(texts, shown) if layout.color else shown
+    colored = dict(zip(numbers, screen.highlight(texts, shown) if layout.color else shown, strict=True))
     head = "  ".join(f"{name:>{w}}" for name, w in zip(columns.names, columns.widths, strict=True))
     out = [layout.paint(DIM, head) + "\n"]
     for stretch in _folded(numbers, lines, whole, first, layout):
         if isinstance(stretch, int):
             n = stretch
-            out.append(
-                _row(
-                    n,
-                    body.get(n),
-                    lines.get(n),
-                    whole,
-                    columns,
-                    colored[n - first if source.lines else numbers.index(n)],
-                    layout,
-                )
-            )
+            out.append(_row(n, body.get(n), lines.get(n), whole, columns, colored[n], layout))
         else:
             share = _percent(sum(lines[n].time_ns for n in stretch if n in lines), whole)
             dots = f"{'⋮':>{columns.widths[0]}}  {len(stretch)} lines, {share:.1f} %"

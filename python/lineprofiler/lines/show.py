@@ -20,9 +20,14 @@ from lineprofiler.lines.model import Function, Line, Profile, merged
 from lineprofiler.lines.screen import BOLD, DIM, GREEN, RED, duration, inert
 from lineprofiler.lines.settings import settings
 from lineprofiler.lines.shared import read_folder
-from lineprofiler.lines.source import last_line
+from lineprofiler.lines.source import last_line, numbers_between
 from lineprofiler.lines.stats import in_order, rows_of
 from lineprofiler.lines.tables import print_line_profiler, shown_path
+
+LONG = 1000
+"""Lines of a function from which on those that come often are matched by their neighbours."""
+UNKNOWN = 100_000
+"""Lines from the first to the last of a function without a text, up to which they are compared by their places."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,7 +79,7 @@ def main(arguments: list[str]) -> int:
         if given.output is None:
             screen.emit(_text(given, profiles, None))
         else:
-            with open(given.output, "w", encoding="utf-8") as file:
+            with open(given.output, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(_text(given, profiles, file))
     except UsageError as error:
         sys.stderr.write(f"lineprofiler lines: {error}\n")
@@ -278,7 +283,8 @@ def _namesakes(
 def _matched(a: list[str], b: list[str]) -> list[tuple[int | None, int | None]]:
     """Places of texts in two lists that are the same; None for none. What was edited in its place is the same."""
     pairs: list[tuple[int | None, int | None]] = []
-    matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
+    # Empty lines and the like, each of which may be any other, would take hours in a long file; their neighbours tell.
+    matcher = difflib.SequenceMatcher(None, a, b, autojunk=max(len(a), len(b)) > LONG)
     for _, a0, a1, b0, b1 in matcher.get_opcodes():
         both = min(a1 - a0, b1 - b0)
         pairs += zip(range(a0, a0 + both), range(b0, b0 + both), strict=True)
@@ -301,8 +307,11 @@ def _body(profile: Profile, function: Function | None) -> tuple[list[int], list[
         return [], []
     source, key = profile.source(function.key.filename), function.key
     first, known = min(key.first_line, *function.lines), max(function.lines)
-    numbers = list(range(first, last_line(source, key.function_name, key.first_line, known) + 1))
-    return numbers, [source.line(n) or f"+{n - first}" for n in numbers]
+    last = last_line(source, key.function_name, key.first_line, known)
+    numbers = numbers_between(source, first, last, function.lines)
+    if not source.lines and last - first < UNKNOWN:
+        numbers = list(range(first, last + 1))
+    return numbers, [source.line(n) if source.lines else f"+{n - first}" for n in numbers]
 
 
 def _change_row(change: Change) -> dict[str, Any]:

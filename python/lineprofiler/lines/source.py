@@ -15,7 +15,7 @@ import re
 import stat
 import sys
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -277,3 +277,9 @@ def last_line(source: Source, name: str, first: int, known: int) -> int:
         return max(known, len(source.lines) - (1 if source.lines and not source.lines[-1] else 0))
     found = definitions(source).get(first)
     return max(known, found[1]) if found is not None else known
+
+
+def numbers_between(source: Source, first: int, last: int, known: Iterable[int]) -> list[int]:
+    """Lines from `first` to `last` that the source has, and those with figures: a generator of code numbers its lines
+    as it likes."""
+    return sorted({*range(max(first, 1), min(last, len(source.lines)) + 1), *known})

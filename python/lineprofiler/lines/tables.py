@@ -9,7 +9,7 @@ from typing import Any
 from lineprofiler.lines.model import Function, Line, Profile
 from lineprofiler.lines.screen import cut, emit, highlight, inert, significant
 from lineprofiler.lines.settings import Config, column_widths
-from lineprofiler.lines.source import last_line
+from lineprofiler.lines.source import last_line, numbers_between
 from lineprofiler.lines.stats import in_order, lines_in_order
 
 NOTHING = "No profiling data collected.\n"
@@ -207,7 +207,7 @@ def _details(
         parts.append(f"({inert(source.note)})\n")
     parts.append(f"Function: {inert(key.function_name)} at line {key.first_line}\n\n")
     last = last_line(source, key.function_name, key.first_line, max((key.first_line, *function.lines)))
-    numbers = range(min((key.first_line, *function.lines)), last + 1) if source.lines else sorted(function.lines)
+    numbers = numbers_between(source, min((key.first_line, *function.lines)), last, function.lines)
     texts = [inert(source.line(number)) for number in numbers]
     rows = []
     for number in numbers:
