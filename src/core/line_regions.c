@@ -69,7 +69,7 @@ static uint32_t below(lp_line_thread *th, uint32_t parent, uint32_t name)
 
 static lp_line_thread *door(lp_lines *lines)
 {
-    lp_line_thread *th = lp__lines_attached(lines);
+    lp_line_thread *known = lp_lines_known(lines), *th = known ? known : lp__lines_attached(lines);
 
     if (th && lines->concurrent)
         lp__lines_lock(lines); /* a reader settles regions, too */
@@ -112,7 +112,7 @@ bool lp_lines_region_enter(lp_lines *lines, uint32_t name, uint64_t now)
 
 /* The entries from `at` on are in the regions that they would be in had the one that was there never been: tasks of a thread
  * leave theirs in any order. Their time so far stays where it was spent. */
-static uint32_t renested(lp_line_thread *th, uint32_t at, uint32_t region, uint64_t v)
+static __attribute__((noinline)) uint32_t renested(lp_line_thread *th, uint32_t at, uint32_t region, uint64_t v)
 {
     lp__lines_regions_settle(th, v);
     for (; at < th->entry_count; at++) {
@@ -144,8 +144,11 @@ bool lp_lines_region_leave(lp_lines *lines, uint32_t name, uint64_t now)
         lp_line_entry entry = th->entries[--at];
         if (--th->nodes[entry.node].open == 0)
             LP__LINE_ADD(th->nodes[entry.node].seg->time, v - entry.start);
-        memmove(&th->entries[at], &th->entries[at + 1], (--th->entry_count - at) * sizeof entry);
-        uint32_t region = at == th->entry_count ? entry.before : renested(th, at, entry.before, v);
+        uint32_t region = entry.before;
+        if (LP_LINE_UNLIKELY(at != --th->entry_count)) {
+            memmove(&th->entries[at], &th->entries[at + 1], (th->entry_count - at) * sizeof entry);
+            region = renested(th, at, region, v);
+        }
         if (region != th->region) {
             go_to(th, region);
             if (th->top > th->bottom)
