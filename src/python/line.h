@@ -84,6 +84,9 @@ typedef struct lpy_line_flow {
 lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, const unsigned char *handlers,
                                   size_t handlers_size);
 
+/* Whether every jump leads on, and to an instruction for which `starts` has a 1. */
+bool lpy_line_goes_forward(const unsigned char *code, uint32_t units, const uint8_t *starts);
+
 /* After lpy_line_flow_read: the whole argument of the instruction, whether it jumps, where to, and whether the one after it is
  * reached from it. */
 bool lpy_line_jump(const unsigned char *code, uint32_t units, uint32_t unit, uint32_t *argument, uint32_t *target,

@@ -301,17 +301,55 @@ static bool is_comprehension(PyObject *code)
     return found;
 }
 
-static int read_lines(lp_line_code *out, bool gathers, const unsigned char *table, size_t table_size,
-                      const unsigned char *code, uint32_t units, const lpy_line_flow *flow)
+static lpy_line_flow *flow_of(PyObject *handlers, const unsigned char *code, uint32_t units)
 {
-    work w = {.ranges = malloc((table_size + 1) * sizeof *w.ranges), .gathers = gathers};
+    return lpy_line_flow_read(code, units, handlers ? (const unsigned char *)PyBytes_AsString(handlers) : NULL,
+                              handlers ? (size_t)PyBytes_Size(handlers) : 0);
+}
+
+/* Whether each line is one piece that is come to from outside, at its beginning, and not twice: then every arrival is an
+ * execution, and nothing needs to be told by the stack. Most functions of a few lines are so. */
+static bool is_plain(const work *w, size_t count, PyObject *code, PyObject *handlers, const unsigned char *bytes,
+                     uint32_t units, int32_t lowest)
+{
+    uint8_t *starts;
+    int32_t before = -1;
+    bool plain = true;
+
+    if ((handlers && PyBytes_Size(handlers) > 0) || w->gathers ||
+        ((PyCodeObject *)code)->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))
+        return false;
+    starts = calloc(units + 1, 1);
+    if (!starts)
+        return false;
+    for (size_t i = 0; plain && i < count; i++) {
+        const range *r = &w->ranges[i];
+        if (r->line != before && r->start < units) {
+            starts[r->start] = 1;
+            if (r->line >= 0)
+                plain = w->seen[w->slot_of[r->line - lowest]]++ == 0;
+        }
+        before = r->line;
+    }
+    memset(w->seen, 0, (count + 1) * sizeof *w->seen);
+    plain = plain && lpy_line_goes_forward(bytes, units, starts);
+    free(starts);
+    return plain;
+}
+
+static int read_lines(lp_line_code *out, PyObject *object, const unsigned char *table, size_t table_size,
+                      const unsigned char *code, uint32_t units)
+{
+    work w = {.ranges = malloc((table_size + 1) * sizeof *w.ranges), .gathers = is_comprehension(object)};
+    PyObject *handlers = lpy_code_handlers(object);
+    lpy_line_flow *flow = NULL;
     int32_t lowest = INT32_MAX, highest = INT32_MIN, *lines = NULL;
     uint16_t *narrow = NULL;
     uint32_t *wide = NULL, slots = 0;
     int rc = -1;
 
     if (!w.ranges)
-        return -1;
+        goto done;
     size_t count = read_table(table, table_size, out->first_line, w.ranges);
     for (size_t i = 0; i < count; i++) {
         if (w.ranges[i].line < 0)
@@ -355,6 +393,8 @@ static int read_lines(lp_line_code *out, bool gathers, const unsigned char *tabl
         memset(narrow, 0xff, units * sizeof *narrow);
     else
         memset(wide, 0xff, units * sizeof *wide);
+    if (!is_plain(&w, count, object, handlers, code, units, lowest))
+        flow = flow_of(handlers, code, units);
     find_statements(w.ranges, count, flow, units, w.spans);
     if (flow)
         look_within(&w, count, code, units, flow, lowest, slots);
@@ -378,18 +418,9 @@ done:
     free(w.seen);
     free(w.spans);
     free(w.ranges);
-    return rc;
-}
-
-static lpy_line_flow *flow_of(PyObject *code, PyObject *bytes, uint32_t units)
-{
-    PyObject *handlers = lpy_code_handlers(code);
-    const unsigned char *at = handlers ? (const unsigned char *)PyBytes_AsString(handlers) : NULL;
-    lpy_line_flow *flow = lpy_line_flow_read((const unsigned char *)PyBytes_AsString(bytes), units, at,
-                                             handlers ? (size_t)PyBytes_Size(handlers) : 0);
-
+    free(flow);
     Py_XDECREF(handlers);
-    return flow;
+    return rc;
 }
 
 void lpy_line_code_free(lp_line_code *code)
@@ -417,10 +448,8 @@ int lpy_line_code_read(const lpy_line_backend *backend, PyObject *code, lp_line_
     if (table && PyBytes_Check(table) && PyBytes_Check(bytes)) {
         uint32_t units = (uint32_t)(PyBytes_Size(bytes) / 2);
         out->bytes = 2 * units;
-        lpy_line_flow *flow = flow_of(code, bytes, units);
-        rc = read_lines(out, is_comprehension(code), (const unsigned char *)PyBytes_AsString(table),
-                        (size_t)PyBytes_Size(table), (const unsigned char *)PyBytes_AsString(bytes), units, flow);
-        free(flow);
+        rc = read_lines(out, code, (const unsigned char *)PyBytes_AsString(table), (size_t)PyBytes_Size(table),
+                        (const unsigned char *)PyBytes_AsString(bytes), units);
         if (rc == 0) {
             out->file = copy_text(((PyCodeObject *)code)->co_filename, &out->file_size);
             out->name = copy_text(lpy_code_name(code), &out->name_size);

@@ -228,3 +228,25 @@ lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, con
         ;
     return at;
 }
+
+bool lpy_line_goes_forward(const unsigned char *code, uint32_t units, const uint8_t *starts)
+{
+    uint32_t argument = 0;
+
+    if (!flow.known)
+        learn_flow();
+    for (uint32_t i = 0; i < units; i++) {
+        unsigned kind = flow.kind[code[2 * i]];
+
+        argument = argument << 8 | code[2 * i + 1];
+        if (kind & EXTENDS)
+            continue;
+        if (kind & JUMPS) {
+            uint32_t target = target_of(code, units, i, argument);
+            if (target <= i || target >= units || !starts[target])
+                return false;
+        }
+        argument = 0;
+    }
+    return flow.known;
+}
