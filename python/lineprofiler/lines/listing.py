@@ -285,9 +285,10 @@ def _foot(profile: Profile, layout: Layout) -> str:
         text = f"Own cost is subtracted: {uncertain(cost['line'], cost.get('line_error', 0.0))} ns a line"
         if cost.get("call"):
             text += f", {uncertain(cost['call'], cost.get('call_error', 0.0))} ns a call"
-        if cost.get("instruction"):
-            text += f", {uncertain(cost['instruction'], cost.get('instruction_error', 0.0))} ns and more an instruction"
         parts.append(layout.paint(DIM, text + ".") + "\n")
+    if cost.get("instruction"):
+        text = uncertain(cost["instruction"], cost.get("instruction_error", 0.0))
+        parts.append(layout.paint(DIM, f"So is that of tracing: {text} ns and more an instruction.") + "\n")
     if not profile.full:
         parts.append(layout.paint(DIM, "A file of line_profiler: self and awaited time are not in it.") + "\n")
     return "".join(parts) + _notes(profile)
