@@ -89,13 +89,6 @@ def rss_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def trim_memory() -> None:
-    """Gives back what malloc keeps of freed memory, which is nobody's any more."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc
-    if trim is not None:
-        trim(0)
-
-
 def measured(attempt: Callable[[], _T], tries: int = 3) -> _T:
     """The first try that does not fail. Another program or the hypervisor can take the CPU in the middle of a
     measurement; then the measurement is taken again, and what it must show stays the same."""
