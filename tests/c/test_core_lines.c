@@ -331,7 +331,7 @@ static void own_cost_is_taken_off(void)
     CHECK_EQ(s.prologue[0], 3u);
     CHECK_EQ(s.cell[1][3].time, 5u);
     CHECK_EQ(s.prologue[1], 3u);
-    CHECK_EQ(s.time[1], 8u); /* 20 less a call, a line */
+    CHECK_EQ(s.time[1], 8u);                                    /* 20 less a call, a line */
     CHECK_EQ(s.cell[0][0].time, 50u - 3u - 2u - 7u - 5u - 11u); /* what comes before a call is its caller's */
     CHECK_EQ(s.cell[0][0].self, s.cell[0][0].time - 8u);
     CHECK_EQ(s.cell[0][1].time, 7u);
