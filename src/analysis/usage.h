@@ -24,6 +24,7 @@ typedef struct lp_usage_io {        /* bytes */
 
 typedef struct lp_usage_trend { /* of a memory size */
     double first, last, peak;   /* bytes; NaN: not measured */
+    double growth;              /* last less first; NaN: fewer than two points */
     double slope,
         slope_error; /* bytes a second and its standard error (rows of a series depend on each other: the error is
                                   * widened by their correlation); NaN below 8 points */

@@ -222,8 +222,14 @@ void lp__points_trend(const lp__points *points, lp_usage_trend *trend)
     double time[LP_USAGE_TREND_BINS], value[LP_USAGE_TREND_BINS], nan = (double)NAN;
     uint32_t n = 0;
 
-    *trend = (lp_usage_trend){
-        .first = nan, .last = nan, .peak = nan, .slope = nan, .slope_error = nan, .late_slope = nan, .late_error = nan};
+    *trend = (lp_usage_trend){.first = nan,
+                              .last = nan,
+                              .peak = nan,
+                              .growth = nan,
+                              .slope = nan,
+                              .slope_error = nan,
+                              .late_slope = nan,
+                              .late_error = nan};
     if (!points->any)
         return;
     trend->first = points->first;
@@ -239,6 +245,8 @@ void lp__points_trend(const lp__points *points, lp_usage_trend *trend)
             }
             n++;
         }
+    if (n > 1)
+        trend->growth = points->last - points->first;
     fit(time, value, n, &trend->slope, &trend->slope_error);
     fit(time + n / 2, value + n / 2, n - n / 2, &trend->late_slope, &trend->late_error);
 }

@@ -84,7 +84,7 @@ static void put_trend(lp_json *json, const lp_usage_trend *trend)
 {
     lp__json_key_whole(json, "peak_rss", trend->peak);
     lp__json_key_whole(json, "last_rss", trend->last);
-    lp__json_key_whole(json, "growth_bytes", trend->last - trend->first);
+    lp__json_key_whole(json, "growth_bytes", trend->growth);
     lp__json_key_rounded(json, "slope_bytes_per_s", trend->slope);
     lp__json_key_rounded(json, "slope_error_bytes_per_s", trend->slope_error);
     lp__json_key_whole(json, "largest_step_bytes", trend->step);

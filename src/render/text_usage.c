@@ -633,8 +633,8 @@ static void put_memory(lp_text *text, const lp_usage *usage)
     lp__text_section(text, "MEMORY (RSS)", usage->process_count > 1 ? "all processes together" : NULL);
     pair(text, "At the end", lp_unit_bytes(unit, trend->last), "");
     pair(text, "Peak", lp_unit_bytes(unit, usage->rss_peak), "");
-    if (!isnan(trend->first) && trend->last >= trend->first)
-        pair(text, "Growth over run", lp_unit_bytes(unit, trend->last - trend->first), "");
+    if (!(trend->growth < 0.0))
+        pair(text, "Growth over run", lp_unit_bytes(unit, trend->growth), "");
     if (!isnan(trend->slope)) {
         lp_line_put(line, "Trend");
         lp_line_right(line, 58,

@@ -4,6 +4,7 @@
 #include "test_folder.h"
 
 #include "analysis/report.h"
+#include "analysis/usage_math.h"
 #include "render/findings.h"
 #include "store/samples.h"
 
@@ -642,6 +643,22 @@ static void little_growth_is_no_finding(void) /* 0.3 MB a second: 15 MB in the s
     growth_case(0.6 * MB, 0.0, false, false);
 }
 
+/* A run of one interval has a size and no growth; none of it is "0 B". */
+static void one_point_has_no_growth(void)
+{
+    lp__points points;
+    lp_usage_trend trend;
+
+    lp__points_init(&points, 1.0);
+    lp__points_add(&points, 0.5, 7 * MB);
+    lp__points_trend(&points, &trend);
+    CHECK_NEAR(trend.last, 7 * MB, 0.0);
+    CHECK(isnan(trend.growth));
+    lp__points_add(&points, 1.5, 9 * MB);
+    lp__points_trend(&points, &trend);
+    CHECK_NEAR(trend.growth, 2 * MB, 0.0);
+}
+
 /* Ten rows a second: a trend of 5 s has as many points as one of 50 s at one a second. */
 static void a_short_run_has_a_trend(void)
 {
@@ -715,6 +732,7 @@ int main(void)
     RUN(growth_is_found);
     RUN(a_healthy_run_is_silent);
     RUN(little_growth_is_no_finding);
+    RUN(one_point_has_no_growth);
     RUN(a_short_run_has_a_trend);
     RUN(throttling_is_found);
     RUN(little_throttling_is_no_finding);
