@@ -84,6 +84,9 @@ typedef struct lpy_line_flow {
 lpy_line_flow *lpy_line_flow_read(const unsigned char *code, uint32_t units, const unsigned char *handlers,
                                   size_t handlers_size);
 
+/* What this version calls its instructions: numbers by name, a new dict; NULL with an exception. */
+PyObject *lpy_line_opmap(void);
+
 /* Whether every jump leads on, and to an instruction for which `starts` has a 1. */
 bool lpy_line_goes_forward(const unsigned char *code, uint32_t units, const uint8_t *starts);
 

@@ -123,11 +123,9 @@ static unsigned number_of(PyObject *map, const char *name)
 
 static void learn(void)
 {
-    PyObject *opcode = PyImport_ImportModule("opcode");
-    PyObject *names = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL; /* a frozendict from 3.15 on */
-    PyObject *map = PyDict_New();
+    PyObject *map = lpy_line_opmap();
 
-    if (map && names && PyDict_Update(map, names) == 0) {
+    if (map) {
         ops.extended = number_of(map, "EXTENDED_ARG");
         ops.for_iter = number_of(map, "FOR_ITER");
         ops.async_for = number_of(map, "GET_ANEXT");
@@ -136,8 +134,6 @@ static void learn(void)
     PyErr_Clear();
     ops.known = true;
     Py_XDECREF(map);
-    Py_XDECREF(names);
-    Py_XDECREF(opcode);
 }
 
 /* ---- statements ------------------------------------------------------------------------------------------------------ */

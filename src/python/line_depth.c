@@ -21,6 +21,19 @@ static struct {
     unsigned gen_start, return_generator;
 } flow;
 
+PyObject *lpy_line_opmap(void)
+{
+    PyObject *opcode = PyImport_ImportModule("opcode");
+    PyObject *names = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL; /* a frozendict from 3.15 on */
+    PyObject *map = names ? PyDict_New() : NULL;
+
+    if (map && PyDict_Update(map, names) != 0)
+        Py_CLEAR(map);
+    Py_XDECREF(names);
+    Py_XDECREF(opcode);
+    return map;
+}
+
 static void learn_set(PyObject *opcode, const char *set, uint8_t kind)
 {
     PyObject *list = PyObject_GetAttrString(opcode, set);
@@ -95,11 +108,10 @@ static void learn_flow(void)
 {
     flow.gen_start = flow.return_generator = UINT32_MAX;
     PyObject *opcode = PyImport_ImportModule("opcode");
-    PyObject *names = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL; /* a frozendict from 3.15 on */
-    PyObject *map = PyDict_New();
+    PyObject *map = opcode ? lpy_line_opmap() : NULL;
     PyObject *least = opcode ? PyObject_GetAttrString(opcode, "HAVE_ARGUMENT") : NULL;
 
-    if (map && names && PyDict_Update(map, names) == 0 && least) {
+    if (map && least) {
         long with_argument = PyLong_AsLong(least);
         for (long i = 0; i < with_argument && i < 256; i++)
             flow.kind[i] |= TAKES_NOTHING;
@@ -112,7 +124,6 @@ static void learn_flow(void)
     PyErr_Clear();
     Py_XDECREF(least);
     Py_XDECREF(map);
-    Py_XDECREF(names);
     Py_XDECREF(opcode);
 }
 

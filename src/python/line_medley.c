@@ -63,26 +63,11 @@ static const char program[] = "class O:\n"
 
 typedef struct medley {
     PyObject *bare, *measured; /* namespaces */
-    LineEngine *engine;        /* borrowed */
+    LineEngine *engine;        /* owned */
     struct {
         double bare, measured, taken; /* the least, in ticks */
     } of[COURSES];
 } medley;
-
-static PyObject *namespace_of(void)
-{
-    PyObject *globals = PyDict_New(), *code = NULL, *done = NULL;
-
-    if (globals && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0)
-        code = Py_CompileString(program, "<lineprofiler own cost>", Py_file_input);
-    if (code)
-        done = PyEval_EvalCode(code, globals, globals);
-    if (!done)
-        Py_CLEAR(globals);
-    Py_XDECREF(done);
-    Py_XDECREF(code);
-    return globals;
-}
 
 static bool mark_all(const medley *m)
 {
@@ -108,14 +93,6 @@ static double ticks_of(PyObject *globals, int seed)
 
     Py_XDECREF(result);
     return result ? ticks : 0;
-}
-
-static bool method(const medley *m, const char *name)
-{
-    PyObject *result = PyObject_CallMethod((PyObject *)m->engine, name, NULL);
-
-    Py_XDECREF(result);
-    return result != NULL;
 }
 
 static double lesser(double before, double now, int round)
@@ -150,24 +127,21 @@ static bool round_of(medley *m, PyObject *globals, int round)
 
 static bool both(medley *m, int round)
 {
-    if (!round_of(m, m->bare, round) || !method(m, "start"))
+    if (!round_of(m, m->bare, round) || !lpy_probe_tell(m->engine, "start"))
         return false;
     bool good = m->engine->active && round_of(m, m->measured, round);
-    return method(m, "stop") && good;
+    return lpy_probe_tell(m->engine, "stop") && good;
 }
 
 double lpy_medley_share(const lpy_line_backend *backend, const lp_line_cost *cost)
 {
-    PyObject *empty = PyTuple_New(0), *options = Py_BuildValue("{s:s}", "backend", backend->name);
-    PyObject *engine = empty && options ? PyObject_Call((PyObject *)lpy.line_engine_type, empty, options) : NULL;
-    medley m = {.engine = (LineEngine *)engine};
-    bool good = engine != NULL;
+    medley m = {.engine = lpy_probe_engine(backend)};
+    bool good = m.engine != NULL;
 
     if (good) {
-        m.engine->calibrating = true;
         lp_lines_set_cost(m.engine->core, cost);
-        m.bare = namespace_of();
-        m.measured = namespace_of();
+        m.bare = lpy_probe_globals(program);
+        m.measured = lpy_probe_globals(program);
         good = m.bare && m.measured && mark_all(&m);
     }
     for (int round = 0; good && round < ROUNDS; round++)
@@ -175,9 +149,7 @@ double lpy_medley_share(const lpy_line_backend *backend, const lp_line_cost *cos
     PyErr_Clear();
     Py_XDECREF(m.measured);
     Py_XDECREF(m.bare);
-    Py_XDECREF(engine);
-    Py_XDECREF(options);
-    Py_XDECREF(empty);
+    Py_XDECREF(m.engine);
     if (!good)
         return 0;
     double most = 0;

@@ -143,17 +143,11 @@ typedef struct bench {
 
 /* ---- the programs ---- */
 
-static PyObject *namespace_of(const lpy_line_backend *backend)
+PyObject *lpy_probe_globals(const char *source)
 {
-    char blank[BLANK_LINES + 1];
     PyObject *globals = PyDict_New(), *code = NULL, *done = NULL;
 
-    memset(blank, '\n', BLANK_LINES);
-    blank[BLANK_LINES] = '\0';
-    PyObject *text = PyUnicode_FromFormat("%s%s%s%s", program, backend->traces ? trace_program : "",
-                                          backend->traces ? "" : blank, backend->traces ? "" : far_program);
-    const char *source = text ? PyUnicode_AsUTF8(text) : NULL;
-    if (globals && source && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0)
+    if (globals && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0)
         code = Py_CompileString(source, "<lineprofiler own cost>", Py_file_input);
     if (code)
         done = PyEval_EvalCode(code, globals, globals);
@@ -161,6 +155,19 @@ static PyObject *namespace_of(const lpy_line_backend *backend)
         Py_CLEAR(globals);
     Py_XDECREF(done);
     Py_XDECREF(code);
+    return globals;
+}
+
+static PyObject *namespace_of(const lpy_line_backend *backend)
+{
+    char blank[BLANK_LINES + 1];
+
+    memset(blank, '\n', BLANK_LINES);
+    blank[BLANK_LINES] = '\0';
+    PyObject *text = PyUnicode_FromFormat("%s%s%s%s", program, backend->traces ? trace_program : "",
+                                          backend->traces ? "" : blank, backend->traces ? "" : far_program);
+    const char *source = text ? PyUnicode_AsUTF8(text) : NULL;
+    PyObject *globals = source ? lpy_probe_globals(source) : NULL;
     Py_XDECREF(text);
     return globals;
 }
@@ -246,9 +253,22 @@ static bool agree(const bench *b, const side *copy)
     return true;
 }
 
-static bool method(LineEngine *engine, const char *name)
+LineEngine *lpy_probe_engine(const lpy_line_backend *backend)
 {
-    PyObject *result = PyObject_CallMethod((PyObject *)engine, name, NULL);
+    PyObject *empty = PyTuple_New(0), *options = Py_BuildValue("{s:s}", "backend", backend->name);
+    PyObject *made = empty && options ? PyObject_Call((PyObject *)lpy.line_engine_type, empty, options) : NULL;
+    LineEngine *engine = (LineEngine *)made;
+
+    if (engine)
+        engine->calibrating = true;
+    Py_XDECREF(options);
+    Py_XDECREF(empty);
+    return engine;
+}
+
+bool lpy_probe_tell(LineEngine *engine, const char *method)
+{
+    PyObject *result = PyObject_CallMethod((PyObject *)engine, method, NULL);
 
     Py_XDECREF(result);
     return result != NULL;
@@ -260,11 +280,11 @@ static bool run(bench *b)
 
     while (good && b->rounds < MOST_ROUNDS &&
            (b->rounds < LEAST_ROUNDS || !agree(b, &b->bare) || !agree(b, &b->measured))) {
-        good = round_of(b, &b->bare) && method(b->engine, "start");
+        good = round_of(b, &b->bare) && lpy_probe_tell(b->engine, "start");
         if (!good)
             break;
         good = b->engine->active && round_of(b, &b->measured);
-        good = method(b->engine, "stop") && good;
+        good = lpy_probe_tell(b->engine, "stop") && good;
         b->rounds++;
     }
     return good;
@@ -304,16 +324,14 @@ static PyObject *range_of(int count)
 
 bool lpy_probe_run(const lpy_line_backend *backend, lpy_probed out[LPY_PROBES])
 {
-    PyObject *empty = PyTuple_New(0), *options = Py_BuildValue("{s:s}", "backend", backend->name);
-    PyObject *engine = empty && options ? PyObject_Call((PyObject *)lpy.line_engine_type, empty, options) : NULL;
+    LineEngine *engine = lpy_probe_engine(backend);
     bench *b = calloc(1, sizeof *b);
     bool good = b && engine;
 
     memset(out, 0, LPY_PROBES * sizeof *out);
     lp_clock_init(-1); /* the ticks before are others */
     if (good) {
-        b->engine = (LineEngine *)engine;
-        b->engine->calibrating = true;
+        b->engine = engine;
         b->traces = backend->traces;
         b->none = range_of(0);
         b->few = range_of(WARM_PASSES);
@@ -331,8 +349,6 @@ bool lpy_probe_run(const lpy_line_backend *backend, lpy_probed out[LPY_PROBES])
     }
     free(b);
     Py_XDECREF(engine);
-    Py_XDECREF(options);
-    Py_XDECREF(empty);
     return good;
 }
 

@@ -35,6 +35,13 @@ typedef struct lpy_probed {
 
 /* false: could not; exceptions are left to the caller. In both cases lpy_probe_done. */
 bool lpy_probe_run(const lpy_line_backend *backend, lpy_probed out[LPY_PROBES]);
+/* An engine of our own, which is not asked what events cost; NULL with an exception. */
+LineEngine *lpy_probe_engine(const lpy_line_backend *backend);
+/* A program's globals after it has run; NULL with an exception. */
+PyObject *lpy_probe_globals(const char *source);
+/* Calls a method of the engine that takes nothing; false with an exception. */
+bool lpy_probe_tell(LineEngine *engine, const char *method);
+
 /* line_medley.c: how far corrected times of a program that is not foreseen are from its bare time, as a share of what is taken off with
  * this cost and the prices that are known; 0 if it cannot be told. Sets no exception. */
 double lpy_medley_share(const lpy_line_backend *backend, const lp_line_cost *cost);

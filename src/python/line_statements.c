@@ -46,11 +46,9 @@ static void learn_roles(void)
         {"NOT_TAKEN", PASSES},
         {"EXTENDED_ARG", PASSES},
     };
-    PyObject *opcode = PyImport_ImportModule("opcode");
-    PyObject *names = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL; /* a frozendict from 3.15 on */
-    PyObject *map = PyDict_New();
+    PyObject *map = lpy_line_opmap();
 
-    if (map && names && PyDict_Update(map, names) == 0) {
+    if (map) {
         for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
             PyObject *value = PyDict_GetItemString(map, roles[i].name); /* borrowed */
             long number = value ? PyLong_AsLong(value) : -1;
@@ -61,8 +59,6 @@ static void learn_roles(void)
     }
     PyErr_Clear();
     Py_XDECREF(map);
-    Py_XDECREF(names);
-    Py_XDECREF(opcode);
 }
 
 typedef struct edges { /* where an instruction leads */

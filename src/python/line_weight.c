@@ -45,14 +45,13 @@ static uint8_t price_of(const char *name)
 
 static void learn(void)
 {
-    PyObject *opcode = PyImport_ImportModule("opcode");
-    PyObject *map = opcode ? PyObject_GetAttrString(opcode, "opmap") : NULL;
+    PyObject *map = lpy_line_opmap();
     PyObject *name, *value;
     Py_ssize_t at = 0;
 
     memset(ops.price, LPY_PRICE_PLAIN, sizeof ops.price);
     ops.price[0] = LPY_PRICE_NOTHING; /* inline caches, which opmap does not name */
-    while (map && PyDict_Check(map) && PyDict_Next(map, &at, &name, &value)) {
+    while (map && PyDict_Next(map, &at, &name, &value)) {
         const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
         long number = PyLong_AsLong(value);
 
@@ -64,7 +63,6 @@ static void learn(void)
     PyErr_Clear();
     ops.known = true;
     Py_XDECREF(map);
-    Py_XDECREF(opcode);
 }
 
 static uint32_t slot_at(const lp_line_code *code, uint32_t unit)
