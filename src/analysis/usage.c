@@ -493,39 +493,17 @@ static void derive(lp__usage *all)
             usage->gpu_why = usage->hosts[i].gpu_why;
 }
 
-typedef struct turn { /* a process comes or goes */
-    double at_s;
-    int by;
-} turn;
-
-static int turn_order(const void *a, const void *b)
-{
-    const turn *x = a, *y = b;
-
-    if (x->at_s != y->at_s)
-        return x->at_s < y->at_s ? -1 : 1;
-    return y->by - x->by; /* one moment is a time, too */
-}
-
 /* How many of them there were at one time, the most. */
 static lp_status most_at_once(const lp_usage_process *processes, uint32_t count, uint32_t *most)
 {
-    turn *turns = malloc((2u * count + 1u) * sizeof *turns);
-    uint32_t now = 0;
+    double found = 0.0;
+    lp__sizes sizes = {.bins = &found};
 
-    if (!turns)
+    for (uint32_t i = 0; i < count; i++)
+        lp__sizes_add(&sizes, (lp__part){0, processes[i].from_s, processes[i].gone_s, 1.0});
+    if (!lp__sizes_end(&sizes))
         return LP_E_MEMORY;
-    for (uint32_t i = 0; i < count; i++) {
-        turns[2 * i] = (turn){processes[i].from_s, 1};
-        turns[2 * i + 1] = (turn){processes[i].gone_s, -1};
-    }
-    qsort(turns, 2u * count, sizeof *turns, turn_order);
-    *most = 0;
-    for (uint32_t i = 0; i < 2u * count; i++) {
-        now += (uint32_t)turns[i].by;
-        *most = now > *most ? now : *most;
-    }
-    free(turns);
+    *most = (uint32_t)found;
     return LP_OK;
 }
 

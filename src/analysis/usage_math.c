@@ -49,7 +49,7 @@ void lp__hold_init(lp__hold *hold)
     *hold = (lp__hold){.value = (double)NAN};
 }
 
-static void add_part(lp__sizes *sizes, lp__part part)
+void lp__sizes_add(lp__sizes *sizes, lp__part part)
 {
     if (sizes->count == sizes->room) {
         uint32_t room = sizes->room ? 2 * sizes->room : 64;
@@ -68,7 +68,7 @@ static void add_part(lp__sizes *sizes, lp__part part)
 static void leave_bin(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes)
 {
     if (hold->bin == hold->first)
-        add_part(sizes, (lp__part){hold->bin, hold->begin_s, (hold->bin + 1) * grid->width_s, hold->in_bin});
+        lp__sizes_add(sizes, (lp__part){hold->bin, hold->begin_s, (hold->bin + 1) * grid->width_s, hold->in_bin});
     else
         sizes->bins[hold->bin] += hold->in_bin;
 }
@@ -102,7 +102,7 @@ void lp__hold_end(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, double
     if (!isnan(hold->value)) {
         hold_up_to(hold, grid, sizes, at_s);
         double from_s = hold->bin == hold->first ? hold->begin_s : hold->bin * grid->width_s;
-        add_part(sizes, (lp__part){hold->bin, from_s, fmax(at_s, from_s), hold->in_bin});
+        lp__sizes_add(sizes, (lp__part){hold->bin, from_s, fmax(at_s, from_s), hold->in_bin});
     }
     lp__hold_init(hold);
 }

@@ -39,7 +39,8 @@ typedef struct lp__hold {
 void lp__hold_init(lp__hold *hold);
 void lp__hold_set(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, double at_s, double value);
 void lp__hold_end(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, double at_s); /* when the process goes */
-bool lp__sizes_end(lp__sizes *sizes);                                                   /* false: no memory */
+void lp__sizes_add(lp__sizes *sizes, lp__part part);
+bool lp__sizes_end(lp__sizes *sizes); /* false: no memory */
 
 /* Means of neighbouring values: when there is no more room, two become one. */
 typedef struct lp__points {

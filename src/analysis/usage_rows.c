@@ -363,7 +363,6 @@ void lp__usage_place(lp__usage_reading *reading, const lp_identity *id)
     reading->shift_ns = 0;
 }
 
-/* Where a batch lies: Unix time less CLOCK_MONOTONIC of the host's first row. */
 /* CLOCK_MONOTONIC of the batch's first row as the host's first file counts it. Namespaces tell their clocks apart by a constant, which
  * the time of day shows. */
 static uint64_t mono_of(lp__usage_reading *reading, const lp_sample_batch *batch)
@@ -375,6 +374,7 @@ static uint64_t mono_of(lp__usage_reading *reading, const lp_sample_batch *batch
     return batch->mono_ns + (uint64_t)reading->shift_ns;
 }
 
+/* Where a batch lies: Unix time less CLOCK_MONOTONIC of the host's first row. */
 static int64_t place_of(lp__usage_reading *reading, const lp_sample_batch *batch)
 {
     lp__usage *all = reading->all;
