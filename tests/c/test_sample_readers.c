@@ -10,36 +10,11 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "made_tree.h"
 #include "sample/cgroup.h"
 #include "sample/gpu.h"
 #include "sample/host.h"
 #include "sample/process.h"
-#include "test_folder.h"
-
-static char top[64];
-static int root = -1;
-
-static void put(const char *path, const char *content)
-{
-    char full[1024];
-    snprintf(full, sizeof full, "%s/%s", top, path);
-    for (char *at = full + strlen(top) + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        mkdir(full, 0755);
-        *at = '/';
-    }
-    put_text(full, content);
-}
-
-static void fresh_tree(void)
-{
-    if (root >= 0) {
-        close(root);
-        remove_folder(top);
-    }
-    make_folder(top);
-    root = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
 
 #define STAT                                                                                                           \
     "42 (a) R 1 (b\n) %c 7 1 1 0 -1 4194304 1500 0 3 0 120 30 40 10 20 0 %d 0 777 1000000 2500 18446744073709551615\n"

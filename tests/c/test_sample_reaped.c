@@ -1,33 +1,7 @@
 /* Bytes of recorded children that their parent has waited for, on a made-up /proc. */
 #include "check.h"
+#include "made_tree.h"
 #include "sample/reaped.h"
-#include "test_folder.h"
-
-static char top[64];
-static int root = -1;
-
-static void put(const char *path, const char *content)
-{
-    char full[1024];
-
-    snprintf(full, sizeof full, "%s/%s", top, path);
-    for (char *at = full + strlen(top) + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        mkdir(full, 0755);
-        *at = '/';
-    }
-    put_text(full, content);
-}
-
-static void fresh_tree(void)
-{
-    if (root >= 0) {
-        close(root);
-        remove_folder(top);
-    }
-    make_folder(top);
-    root = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
 
 /* Faults of its own, and of children that it has waited for; their ticks; bytes that it wrote, and at the disk. */
 static void put_process(int pid, char state, int faults, int of_children, int ticks, int wchar, int write_bytes)
