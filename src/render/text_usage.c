@@ -242,8 +242,8 @@ static void put_children(lp_text *text, const lp_usage *usage)
             seconds += usage->processes[i].children_s;
     if (seconds >= 0.05) { /* the kernel counts it in steps of 10 ms */
         snprintf(words, sizeof words,
-                 "children used %s of CPU time besides, which is in no sample of theirs: not recorded, or ended before "
-                 "their next one",
+                 "child processes used %s of CPU time besides, which is in no sample of their own: they are not "
+                 "recorded, or ended before the next one",
                  lp_unit_ns(unit, seconds * 1e9));
         lp__text_say(text, 2, words);
     }

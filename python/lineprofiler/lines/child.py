@@ -98,7 +98,7 @@ def _set_up(path: Path) -> None:
     except SystemExit as error:
         if error.code is None or isinstance(error.code, int):
             status = error.code or 0
-        else:
+        elif sys.stderr is not None:
             sys.stderr.write(f"{error.code}\n")
     except BaseException as error:
         frames = error.__traceback__

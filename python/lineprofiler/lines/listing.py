@@ -288,7 +288,7 @@ def _foot(profile: Profile, layout: Layout) -> str:
         parts.append(layout.paint(DIM, text + ".") + "\n")
     if cost.get("instruction"):
         text = uncertain(cost["instruction"], cost.get("instruction_error", 0.0))
-        parts.append(layout.paint(DIM, f"So is that of tracing: {text} ns and more an instruction.") + "\n")
+        parts.append(layout.paint(DIM, f"Tracing slows each instruction by {text} ns or more: subtracted, too.") + "\n")
     if not profile.full:
         parts.append(layout.paint(DIM, "A file of line_profiler: self and awaited time are not in it.") + "\n")
     return "".join(parts) + _notes(profile)

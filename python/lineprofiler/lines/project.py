@@ -126,7 +126,7 @@ class Project:
         """Code is kept for ever once it is profiled, which a program that evaluates texts without end would feel."""
         self._texts += 1
         if self._texts == MOST_TEXTS + 1:
-            self.notes.append(f"code without a file (exec, eval) that began after {MOST_TEXTS:,} others of it")
+            self.notes.append(f"texts of exec and eval beyond the first {MOST_TEXTS:,}")
         return self._texts <= MOST_TEXTS
 
     def _module(self, module: Mapping[str, Any], caller: FrameType | None) -> bool:
