@@ -110,7 +110,7 @@ def test_children_that_nobody_waits_for(stage: Stage) -> None:
 
 
 def test_the_report_adds_up_bytes(stage: Stage) -> None:
-    """No more than was written."""
+    """What the rows of all of them say, and no more than was written."""
     written(
         stage,
         """
@@ -122,4 +122,6 @@ def test_the_report_adds_up_bytes(stage: Stage) -> None:
     )
     io = stage.report().document["resources"]["io"]
     # What came before the first row of a process is in no interval.
+    files = [read(stage, path) for path in stage.samples()]
+    assert io["write_chars"] == sum(s.last("write_chars") - s.known("write_chars")[0] for s in files)
     assert 0 < io["write_chars"] <= 192 * MIB + REST
