@@ -166,6 +166,7 @@ typedef struct lp_report {
     /* what stands under CAVEATS; indices are into run->workers */
     lp_report_attempt *attempts;
     uint32_t attempt_count;
+    bool attempts_at_once; /* one of them had not ended when the newest began: they may be one run that nobody named */
     uint32_t *stale, *unclean, *failed_writes, *private_memory, *no_cpu;
     uint32_t *died_inside,
         *died_outside; /* of the unclean ones, those with a phase open; those without that were killed or left

@@ -447,6 +447,8 @@ static lp_status list_attempts(lp_report *report)
         if (at == count)
             report->attempts[count++] = (lp_report_attempt){run->superseded[i].run_id, 0};
         report->attempts[at].workers++;
+        if (lp__add_u64(run->superseded[i].started_ns, run->superseded[i].elapsed_ns) > run->started_ns)
+            report->attempts_at_once = true;
     }
     report->attempt_count = count;
     return LP_OK;

@@ -285,9 +285,11 @@ static void put_warnings(lp_text *text)
     }
     if (run->superseded_count > 0) {
         snprintf(words, sizeof words,
-                 "%u of %u worker file(s) are excluded as %u earlier attempt(s) %s see CAVEATS. Give every attempt a "
-                 "directory of its own to keep them apart.",
-                 run->superseded_count, files, report->attempt_count, dash);
+                 "%u of %u worker file(s) are excluded as %u earlier attempt(s) %s see CAVEATS. %s",
+                 run->superseded_count, files, report->attempt_count, dash,
+                 report->attempts_at_once
+                     ? "They ran at the same time: if they are one run, give all its processes one LINEPROFILER_RUN_ID."
+                     : "Give every attempt a directory of its own to keep them apart.");
         warn(text, words);
     }
     if (report->died_inside_count > 0) {

@@ -178,9 +178,10 @@ static void blocked(void)
     if (found) {
         CHECK_NEAR(found->value[1], 0.03, 1e-9);
         CHECK_NEAR(found->value[2], 0.0016, 1e-9);
-        CHECK_STR(words.detail,
-                  "No other role of this run is busy meanwhile: the one whose phases work most, decoder, is on a CPU for "
-                  "3% of its time.");
+        CHECK_STR(
+            words.detail,
+            "No other role of this run is busy meanwhile: the one whose phases work most, decoder, is on a CPU for "
+            "3% of its time.");
     }
     end(&s);
     start(&s); /* four threads beside each other, a quarter of each at work: no more than their phases say */

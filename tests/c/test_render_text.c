@@ -170,6 +170,29 @@ static void names_every_trouble(void)
 }
 
 /* Forked workers of multiprocessing leave by os._exit: that is no trouble. */
+/* One that had not ended when the newest began is likely to be of the same run, whose processes nobody gave one name. */
+static void attempts_at_one_time(void)
+{
+    for (int ended = 0; ended < 2; ended++) {
+        lp_run *run = made_or_die(lp_run_new());
+        lp_worker *old = made_worker("actor", "node07", 99);
+        old->id.run_id = made_str("20260921T155319-9caa21");
+        old->id.started_ns = old->id.run_started_ns = MADE_START - SECOND;
+        old->elapsed_ns = SECOND + (ended ? 0 : 1);
+        made_add(run, made_worker("actor", "node07", 100));
+        if (lp_run_add_superseded(run, old, true) != LP_OK)
+            abort();
+        made_finish(run);
+        char *text = text_of(run, (lp_text_options){.width = 200, .utf8 = true});
+        CHECK_EQ(strstr(text, "They ran at the same time: if they are one run, give all its processes one "
+                              "LINEPROFILER_RUN_ID.") != NULL,
+                 !ended);
+        CHECK_EQ(strstr(text, "Give every attempt a directory of its own to keep them apart.") != NULL, ended);
+        free(text);
+        lp_run_free(run);
+    }
+}
+
 static void an_end_outside_every_phase_is_no_warning(void)
 {
     lp_run *run = made_or_die(lp_run_new());
@@ -244,6 +267,7 @@ int main(void)
     RUN(colour_changes_only_colour);
     RUN(has_what_the_readme_shows);
     RUN(names_every_trouble);
+    RUN(attempts_at_one_time);
     RUN(an_end_outside_every_phase_is_no_warning);
     RUN(the_best_dozen_without_all);
     RUN(no_bare_other);

@@ -151,8 +151,8 @@ def test_a_phase_that_waits_for_another_role(stage: Stage) -> None:
     (made,) = told(done.stdout.strip())
     assert percent(found["headline"], "next_batch spent ") >= 80  # the rest: it was woken, and had no CPU yet
     assert found["anchor"] == "next_batch"
-    # Of the life of its recorder, which is within these two. What it had no CPU for is work, too, that the trainer waits
-    # for: of what others run here, much or little.
+    # Of the life of its recorder, which is within these two. What it had no CPU for is work, too, that the trainer
+    # waits for: of what others run here, much or little.
     working, starved = (
         (100 * figure / made["most"] - 1, 100 * figure / made["least"] + 1)
         for figure in (made["cpu"], made["wall"] - made["cpu"])
@@ -168,7 +168,7 @@ def test_a_phase_that_waits_for_another_role(stage: Stage) -> None:
 
 
 def test_a_phase_that_waits_for_no_other_role(stage: Stage) -> None:
-    """A pool whose phases are all work, but that has a task of 2 ms now and then: it is not what an upload waits for."""
+    """A pool whose phases are all work, but that has a task of 2 ms now and then: no upload waits for it."""
     done = stage.python(
         HEAD
         + """
@@ -206,7 +206,8 @@ def test_a_phase_that_waits_for_no_other_role(stage: Stage) -> None:
     (made,) = told(done.stdout)
     assert found["anchor"] == "upload"
     said = "No other role of this run is busy meanwhile: the one whose phases work most, decoder, is on a CPU for "
-    assert 100 * made["cpu"] / made["most"] - 1 <= percent(found["detail"], said) <= 100 * made["cpu"] / made["least"] + 1
+    least, most = (100 * made["cpu"] / made[life] for life in ("most", "least"))
+    assert least - 1 <= percent(found["detail"], said) <= most + 1
     assert found["advice"].startswith("Look at what is waited for outside the CPU")
 
 

@@ -241,8 +241,8 @@ def _spec(name: str, folder: str) -> ModuleSpec | None:
 
 
 def _root(program: list[str]) -> Path:
-    """The project of the program: around its script or the package of its module. One that is installed (pytest, gunicorn)
-    runs code of a project of the user's, who is in it."""
+    """The project of the program: around its script or the package of its module. One that is installed (pytest,
+    gunicorn) runs code of a project of the user's, who is in it."""
     place = _place(program)
     return find_project_root(None if place is None or is_installed(place) else place)
 
