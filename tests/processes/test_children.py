@@ -151,7 +151,7 @@ _ = os.wait(), os.wait()
 
 
 def test_who_is_not_of_one_run(stage: Stage) -> None:
-    """Who types into an interpreter may start one run after the other; a program that is started is a run of its own."""
+    """Who types into an interpreter may start one run after the other; a program that is started is a run apart."""
     typed = run_process([sys.executable, "-i", "-q"], cwd=stage.folder, env=stage.environment(), stdin=TYPED)
     assert len(set(typed.expect().stdout.split())) == 2
     one = "from lineprofiler.accounting import Profiler; print(Profiler('run').run_id)"
