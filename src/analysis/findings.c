@@ -163,12 +163,8 @@ static void find_throttled(list *to)
  * beside each other may cover it more than once. */
 static double covered(const lp_report *report, uint32_t role)
 {
-    const lp_run *run = report->run;
-    double lived = 0.0;
+    double lived = (double)report->roles[role].lived_ns;
 
-    for (uint32_t i = 0; i < run->worker_count; i++)
-        if (run->workers[i].role_index == role)
-            lived += (double)run->workers[i].elapsed_ns;
     return lived > 0.0 ? fmin((double)report->roles[role].role->wall_ns / lived, 1.0) : 1.0;
 }
 

@@ -5,7 +5,8 @@ static const lp_cli_option options[] = {
     {"--all", 0, NULL, NULL, offsetof(lp_cli_values, all), "every phase, worker and host, not just a dozen"},
     {"--no-samples", 0, NULL, NULL, offsetof(lp_cli_values, no_samples),
      "leave out what is sampled (I/O, GPU, MEMORY)"},
-    {"--format", 0, "FORMAT", "text|json|html", offsetof(lp_cli_values, format), "text (default) or json; html is not there yet"},
+    {"--format", 0, "FORMAT", "text|json|html", offsetof(lp_cli_values, format),
+     "text (default) or json; html is not there yet"},
     {"--json", 0, NULL, NULL, offsetof(lp_cli_values, json), NULL},
     {"--output", 'o', "PATH", NULL, offsetof(lp_cli_values, output), "write to a file instead of stdout"},
 };

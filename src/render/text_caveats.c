@@ -326,8 +326,18 @@ static void put_phases(lp_text *text, const lp_report_path *list, uint32_t count
         if (i + 1 < limit)
             lp_line_put(line, ",");
     }
-    if (limit < count)
-        lp_line_format(line, ", %u more", count - limit);
+    if (limit < count) {
+        lp_unit more;
+        snprintf(more, sizeof more, "%u more", count - limit);
+        lp_line_put(line, ",");
+        if (line->column + 1 + strlen(more) > line->width) {
+            lp_line_end(line);
+            lp_line_to(line, 2);
+        } else {
+            lp_line_put(line, " ");
+        }
+        lp_line_put(line, more);
+    }
     lp_line_end(line);
 }
 
@@ -391,6 +401,11 @@ static void put_limits(lp_text *text)
              report->no_cpu_count, run->worker_count);
     put_steps(text);
     put_asked(text);
+    if (report->no_cpu_count == 0) /* else that is why */
+        put_phases(
+            text, report->cpu_unknown, report->cpu_unknown_count,
+            "CPU time is not known of entries during which their thread ran other tasks (await), or that ended in "
+            "another thread: wait is n/a, or of the rest only:");
     put_phases(text, report->overlapping, report->overlapping_count,
                "children overlap in time (tasks): their shares are sums and self is what no child covers:");
     put_phases(text, report->io_overlap, report->io_overlap_count,
