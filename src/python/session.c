@@ -213,6 +213,7 @@ static bool open_segment(void *user, lp_recorder *core)
     header->pid_start = session->id.pid_start;
     header->run_dir_dev = session->id.run_dir_dev;
     header->run_dir_ino = session->id.run_dir_ino;
+    header->run_dir_born_ns = session->id.run_dir_born_ns;
     header->own_cost_ps = session->own_cost_ps;
     header->own_count_cost_ps = session->own_count_cost_ps;
     header->snapshot_ns = session->snapshot_ns;
@@ -334,6 +335,7 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
             lp_describe_run_dir(session->run_dir, &session->id);
             header->run_dir_dev = session->id.run_dir_dev;
             header->run_dir_ino = session->id.run_dir_ino;
+            header->run_dir_born_ns = session->id.run_dir_born_ns;
         }
         lp_worker_free(worker);
     }
