@@ -196,18 +196,19 @@ def _text(value: Any) -> str:
 
 
 def write(path: str | Path, profile: Profile) -> None:
-    """Writes the file as a whole, by rename, so that a reader never sees half of one. Raises OSError."""
-    _write(path, to_bytes(profile))
+    """Writes the file. Raises OSError."""
+    write_whole(path, to_bytes(profile))
 
 
 def write_timings(
     path: str | Path, timings: dict[tuple[str, int, str], list[tuple[int, int, int]]], unit: float
 ) -> None:
     """Writes a file of line_profiler's figures alone. Raises OSError."""
-    _write(path, _pickled({"timings": timings, "unit": unit}))
+    write_whole(path, _pickled({"timings": timings, "unit": unit}))
 
 
-def _write(path: str | Path, data: bytes) -> None:
+def write_whole(path: str | Path, data: bytes) -> None:
+    """Writes a file by rename, so that a reader never sees half of one. Raises OSError."""
     target = os.path.abspath(os.fspath(path))
     if os.path.exists(target) and not os.path.isfile(target):
         with open(target, "wb") as pipe:  # /dev/stdout, a fifo: nothing to rename over
