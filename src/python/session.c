@@ -16,6 +16,7 @@
 #include "python/names.h"
 #include "store/arena.h"
 #include "store/describe.h"
+#include "store/folder_id.h"
 #include "store/held.h"
 #include "store/place.h"
 #include "store/segment_read.h"
@@ -213,6 +214,7 @@ static bool open_segment(void *user, lp_recorder *core)
     header->pid_start = session->id.pid_start;
     header->run_dir_dev = session->id.run_dir_dev;
     header->run_dir_ino = session->id.run_dir_ino;
+    header->run_dir_born_ns = session->id.run_dir_born_ns;
     header->own_cost_ps = session->own_cost_ps;
     header->own_count_cost_ps = session->own_count_cost_ps;
     header->snapshot_ns = session->snapshot_ns;
@@ -273,16 +275,17 @@ static lp_status read_worker(lpy_session *session, lp_worker **worker, lp_error 
 static const char *way_to_run(const lpy_session *session, char room[32], int *fd)
 {
     const lp_identity *id = &session->id;
+    const lp_folder_id ours = {id->run_dir_dev, id->run_dir_ino, id->run_dir_born_ns};
+    lp_folder_id there;
     struct stat st;
     int saved = errno;
     const char *way = session->run_dir;
 
     *fd = -1;
-    bool there = stat(session->run_dir, &st) == 0;
-    if (id->run_dir_ino && session->folder[0] &&
-        !(there && (uint64_t)st.st_dev == id->run_dir_dev && (uint64_t)st.st_ino == id->run_dir_ino)) {
-        bool other = there && (uint64_t)st.st_ino != id->run_dir_ino;
-        *fd = lp_held_open(session->folder, id->run_dir_dev, id->run_dir_ino);
+    lp_folder_look(AT_FDCWD, session->run_dir, &there);
+    if (ours.ino && session->folder[0] && !lp_folder_is(&there, &ours)) {
+        bool other = there.ino && there.ino != ours.ino;
+        *fd = lp_held_open(session->folder, &ours);
         if (*fd >= 0) {
             snprintf(room, 32, "/proc/self/fd/%d", *fd);
             way = room;
@@ -334,6 +337,7 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
             lp_describe_run_dir(session->run_dir, &session->id);
             header->run_dir_dev = session->id.run_dir_dev;
             header->run_dir_ino = session->id.run_dir_ino;
+            header->run_dir_born_ns = session->id.run_dir_born_ns;
         }
         lp_worker_free(worker);
     }

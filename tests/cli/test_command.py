@@ -104,6 +104,7 @@ def test_an_empty_directory_says_what_it_looked_for(tmp_path: Path) -> None:
 def test_a_missing_directory(tmp_path: Path) -> None:
     done = lineprofiler("report", tmp_path / "nowhere").expect(2)
     assert done.stdout.startswith("No run directory — ")
+    assert done.stderr == f"lineprofiler: {tmp_path}/nowhere: no such directory\n", "where the output goes into a file"
     assert "Runtime 0ns   Processes 0   Roles none\nHost ?\n" in done.stdout
     document = json.loads(lineprofiler("report", tmp_path / "nowhere", "--json").expect(2).stdout)
     assert document["run"]["empty_reason"] == "missing"

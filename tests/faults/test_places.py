@@ -306,8 +306,8 @@ def test_run_directory_goes_while_recording(stage: Stage, what: str) -> None:
 
 
 def test_a_collector_with_few_descriptors(stage: Stage) -> None:
-    """`ulimit -n 128` sets the hard limit, too. Samples of 25 processes would take more than that, so most have none: what
-    each process needs to be seen comes first, and the disk has what it needs."""
+    """`ulimit -n 128` sets the hard limit, too. Samples of 25 processes would take more, so most have none: what each
+    process needs to be seen comes first, and the disk has what it needs."""
     program = stage.start(
         """
         import os, resource, sys, time
