@@ -82,10 +82,9 @@ static void thread_ends(void *unused)
             continue;
         lp__lines_lock(lines);
         if (!lines->dead && lp__lines_is_ours(lines, th)) {
-            lp__lines_close_all(th, lp_ticks() - th->seg->own);
-            th->entry_count = th->region = 0;
-            th->cells = th->nodes[0].cells;
-            th->have = th->nodes[0].have;
+            uint64_t v = lp_ticks() - th->seg->own;
+            lp__lines_close_all(th, v);
+            lp__lines_regions_end(th, v);
             __atomic_store_n(&th->seg->tid, 0, __ATOMIC_RELEASE);
         }
         th->attached = false;

@@ -35,6 +35,7 @@ void lp__lines_shards_in_child(lp_lines *lines);
 /* line_regions.c */
 bool lp__lines_nodes_make(lp_line_thread *th);
 void lp__lines_regions_clear(lp_line_thread *th, uint64_t v);
+void lp__lines_regions_end(lp_line_thread *th, uint64_t v);
 void lp__lines_regions_settle(lp_line_thread *th, uint64_t v);
 
 #endif

@@ -561,6 +561,44 @@ static uint64_t run_writers(bool disturb)
     return s.cell[0][0].visits;
 }
 
+static void *ends_within_a_region(void *lines)
+{
+    const struct timespec pause = {.tv_nsec = 2000000};
+
+    CHECK(lp_lines_region_enter(lines, 0, lp_ticks()));
+    CHECK(lp_lines_region_enter(lines, 0, lp_ticks()));
+    nanosleep(&pause, NULL);
+    return NULL;
+}
+
+static void time_of_region(void *user, const lp_line_thread *th, const unsigned char *base)
+{
+    (void)base;
+    if (th->node_count > 1) {
+        *(uint64_t *)user = th->nodes[1].seg->time;
+        CHECK_EQ(th->nodes[1].open, 0u); /* another thread may go on with these figures */
+        CHECK_EQ(th->region, 0u);
+    }
+}
+
+static void a_thread_ends_within_a_region(void)
+{
+    lp_lines *lines = engine_of(1);
+    pthread_t thread;
+    uint64_t ticks = 0;
+
+    CHECK_EQ(lp_lines_name(lines, "r", 1), 0u);
+    uint64_t begin = lp_ticks();
+    pthread_create(&thread, NULL, ends_within_a_region, lines);
+    pthread_join(thread, NULL);
+    uint64_t wall = lp_ticks() - begin;
+    lp_lines_read(lines, time_of_region, &ticks);
+    CHECK(lp_ticks_to_ns(ticks, lp_lines_mult(lines)) >=
+          1900000u); /* it slept 2 ms; the rate of the clock is a guess yet */
+    CHECK(ticks <= wall);
+    lp_lines_free(lines);
+}
+
 static void threads_without_a_common_lock(void)
 {
     shared = lp_lines_new(&(lp_line_hooks){.open = open_segment, .thread_name = thread_name}, true);
@@ -586,6 +624,7 @@ int main(void)
     RUN(off_clear_and_unmark);
     RUN(regions_have_cells_of_their_own);
     RUN(regions_are_left_in_any_order);
+    RUN(a_thread_ends_within_a_region);
     RUN(a_child_starts_from_zero);
     RUN(threads_without_a_common_lock);
     return check_done();
