@@ -18,11 +18,12 @@ static double median(const lp_phase *phase)
     return phase->hist.size > 0 ? lp_cells_quantile(&phase->hist, 0.5) : 0.0;
 }
 
-static void set_side(const lp_phase *phase, uint64_t *entries, double *per_entry, double *p50)
+static void set_side(const lp_phase *phase, uint64_t *entries, uint64_t *measured, double *per_entry, double *p50)
 {
     if (!phase || phase->entries == 0)
         return;
     *entries = phase->entries;
+    *measured = phase->stride > 1 ? phase->entries / phase->stride : phase->entries; /* of a sample */
     *per_entry = (double)phase->wall_ns / (double)phase->entries;
     *p50 = median(phase);
 }
@@ -52,7 +53,7 @@ static lp_status set_path(lp_arena *arena, const lp_tree *tree, uint32_t index, 
     return LP_OK;
 }
 
-static void judge(lp_delta *row)
+static void judge(lp_delta *row, uint64_t measured)
 {
     row->samples = row->entries_a < row->entries_b ? row->entries_a : row->entries_b;
     row->only_in = row->entries_a == 0 ? 'B' : row->entries_b == 0 ? 'A' : 0;
@@ -60,7 +61,7 @@ static void judge(lp_delta *row)
         row->samples = row->entries_a + row->entries_b;
         return;
     }
-    row->thin = row->samples < LP_THIN_EVIDENCE;
+    row->thin = measured < LP_THIN_EVIDENCE;
     row->ratio = row->per_entry_a > 0.0 ? row->per_entry_b / row->per_entry_a : 0.0;
     row->p50_ratio = row->p50_a > 0.0 ? row->p50_b / row->p50_a : 0.0;
     row->percent = row->ratio > 0.0 ? (row->ratio - 1.0) * 100.0 : 0.0;
@@ -72,13 +73,14 @@ static void judge(lp_delta *row)
 static lp_status add_row(lp_comparison *to, const lp_tree *tree, uint32_t index, const lp_phase *a, const lp_phase *b)
 {
     lp_delta *row = &to->rows[to->count];
+    uint64_t measured_a = 0, measured_b = 0;
 
     memset(row, 0, sizeof *row);
-    set_side(a, &row->entries_a, &row->per_entry_a, &row->p50_a);
-    set_side(b, &row->entries_b, &row->per_entry_b, &row->p50_b);
+    set_side(a, &row->entries_a, &measured_a, &row->per_entry_a, &row->p50_a);
+    set_side(b, &row->entries_b, &measured_b, &row->per_entry_b, &row->p50_b);
     if (row->entries_a == 0 && row->entries_b == 0)
         return LP_OK;
-    judge(row);
+    judge(row, measured_a < measured_b ? measured_a : measured_b);
     lp_status status = set_path(to->arena, tree, index, row);
     if (status == LP_OK)
         to->count++;

@@ -4,7 +4,7 @@
 
 #include "store/model.h"
 
-#define LP_THIN_EVIDENCE 30u /* fewer entries in one run: marked "?" */
+#define LP_THIN_EVIDENCE 30u /* fewer measured entries in one run: marked "?" */
 #define LP_TAIL_MOVED 0.10   /* the mean (median) moved by more than this … */
 #define LP_TAIL_STILL 0.05   /* … while the median (mean) moved by less than this: marked "~" */
 

@@ -114,6 +114,34 @@ static double busy_besides(const lp_report *report, const lp_usage_host *host, d
     return cpus >= host->online && besides >= OTHERS_LEAST * cpus ? besides : (double)NAN;
 }
 
+static const lp_usage_host *host_of(const lp_usage *usage, const lp_run_worker *worker)
+{
+    for (uint32_t h = 0; h < usage->host_count; h++) {
+        lp_str name = usage->run->hosts[usage->hosts[h].host].name;
+        if (name.size == worker->host.size && memcmp(name.data, worker->host.data, name.size) == 0)
+            return &usage->hosts[h];
+    }
+    return NULL;
+}
+
+/* Of the hosts that the role runs on, the one where its processes may use the fewest CPUs. */
+static void tightest_host(const lp_report *report, uint32_t role, lp_finding *found)
+{
+    const lp_usage *usage = report->usage;
+
+    for (uint32_t i = 0; usage && i < report->run->worker_count; i++) {
+        const lp_run_worker *worker = &report->run->workers[i];
+        const lp_usage_host *host = worker->role_index == role ? host_of(usage, worker) : NULL;
+        double cpus = host ? fmin(host->cpus, isnan(host->quota) ? host->cpus : host->quota) : (double)NAN;
+        if (isnan(cpus) || cpus >= found->value[1])
+            continue;
+        found->value[1] = cpus;
+        found->value[2] = host->at_once;
+        found->value[3] = busy_besides(report, host, cpus);
+        found->host = (uint32_t)(host - usage->hosts);
+    }
+}
+
 static void find_starved(list *to, double total)
 {
     const lp_report *report = to->report;
@@ -126,16 +154,7 @@ static void find_starved(list *to, double total)
         lp_finding found = finding(LP_FINDING_STARVED);
         found.role = i;
         found.value[0] = share;
-        for (uint32_t h = 0; report->usage && h < report->usage->host_count; h++) {
-            const lp_usage_host *host = &report->usage->hosts[h];
-            double cpus = fmin(host->cpus, isnan(host->quota) ? host->cpus : host->quota);
-            if (!isnan(cpus) && !(cpus >= found.value[1])) {
-                found.value[1] = cpus;
-                found.value[2] = host->at_once;
-                found.value[3] = busy_besides(report, host, cpus);
-                found.host = h;
-            }
-        }
+        tightest_host(report, i, &found);
         found.share = time.starved / total;
         add(to, found);
     }
@@ -176,6 +195,16 @@ static void busiest_other(const lp_report *report, uint32_t except, lp_finding *
     }
 }
 
+/* Tasks beside each other wait for as long as they are many: whether the process had something else to do meanwhile is in none of
+ * their times. */
+static bool is_beside_others(const lp_report_role *role, uint32_t phase)
+{
+    for (uint32_t at = role->phases[phase].parent; at != LP_NO_PHASE; at = role->phases[at].parent)
+        if (role->phases[at].flags & LP_PHASE_OVERLAP)
+            return true;
+    return false;
+}
+
 /* A phase's own waiting: of one with children the part that they do not cover cannot be told, so only leaves count, or
  * phases whose children take little. */
 static void find_blocked(list *to, double total)
@@ -189,7 +218,8 @@ static void find_blocked(list *to, double total)
             const lp_report_phase *phase = &role->phases[i];
             double blocked = (double)phase->blocked_ns;
             if (phase->synthetic || !(phase->blocked >= BLOCKED_LEAST) || blocked < BLOCKED_ROLE * wall ||
-                (double)phase->child_ns > 0.1 * (double)phase->wall_ns || blocked / total < TIME_LEAST)
+                (double)phase->child_ns > 0.1 * (double)phase->wall_ns || blocked / total < TIME_LEAST ||
+                is_beside_others(role, i))
                 continue;
             lp_finding found = finding(LP_FINDING_BLOCKED);
             found.role = r;
@@ -287,16 +317,6 @@ static void find_gpu_idle(list *to)
         found.share = phase->seconds / seconds;
         add(to, found);
     }
-}
-
-static const lp_usage_host *host_of(const lp_usage *usage, const lp_run_worker *worker)
-{
-    for (uint32_t h = 0; h < usage->host_count; h++) {
-        lp_str name = usage->run->hosts[usage->hosts[h].host].name;
-        if (name.size == worker->host.size && memcmp(name.data, worker->host.data, name.size) == 0)
-            return &usage->hosts[h];
-    }
-    return NULL;
 }
 
 /* The phase in which memory grew: of all processes, since rows are not kept by process and phase. */

@@ -30,15 +30,20 @@ typedef struct sources {
 
 static lp_status lose(lp_usage *usage, lp_str path, const char *why)
 {
-    lp_run_lost *list = lp_arena_take(usage->arena, (usage->lost_count + 1u) * sizeof *list);
     lp_str reason = lp_arena_str(usage->arena, why, strlen(why));
 
-    if (!list || !reason.data)
+    if (!reason.data)
         return LP_E_MEMORY;
-    if (usage->lost_count > 0)
-        memcpy(list, usage->lost, usage->lost_count * sizeof *list);
-    list[usage->lost_count++] = (lp_run_lost){path, reason};
-    usage->lost = list;
+    if ((usage->lost_count & (usage->lost_count - 1)) == 0) { /* full at powers of two */
+        lp_run_lost *list =
+            lp_arena_take(usage->arena, (usage->lost_count ? usage->lost_count * 2ul : 1ul) * sizeof *list);
+        if (!list)
+            return LP_E_MEMORY;
+        if (usage->lost_count > 0)
+            memcpy(list, usage->lost, usage->lost_count * sizeof *list);
+        usage->lost = list;
+    }
+    usage->lost[usage->lost_count++] = (lp_run_lost){path, reason};
     return LP_OK;
 }
 
@@ -444,8 +449,9 @@ static int by_cpu(const void *a, const void *b)
 
     if (x->none != y->none)
         return x->none ? 1 : -1;
-    if (x->cpu_s != y->cpu_s)
-        return x->cpu_s > y->cpu_s ? -1 : 1;
+    double left = isnan(x->cpu_s) ? -1.0 : x->cpu_s, right = isnan(y->cpu_s) ? -1.0 : y->cpu_s;
+    if (left != right)
+        return left > right ? -1 : 1;
     return lp__str_compare(x->path, y->path);
 }
 
@@ -486,8 +492,11 @@ static void derive(lp__usage *all)
     if (usage->phase_count > 1)
         qsort(usage->phases, usage->phase_count, sizeof *usage->phases, by_cpu);
     for (uint32_t i = 0; i < usage->phase_count; i++)
-        if (usage->phases[i].none)
-            usage->io_none = usage->phases[i].io;
+        if (usage->phases[i].none) {
+            const lp_usage_io *io = &usage->phases[i].io;
+            usage->io_none = (lp_usage_io){fmax(io->read, 0.0), fmax(io->write, 0.0), fmax(io->read_chars, 0.0),
+                                           fmax(io->write_chars, 0.0)}; /* nothing of what is known */
+        }
     for (uint32_t i = 0; i < usage->host_count && usage->gpu_count == 0; i++)
         if (usage->hosts[i].gpu_why != LP_REASON_NONE)
             usage->gpu_why = usage->hosts[i].gpu_why;
@@ -622,6 +631,13 @@ void lp_usage_series(const lp_usage *usage, const double *bins, bool rate, uint3
     lp__grid grid = {usage->grid_s, usage->grid_bins};
 
     spark(&grid, bins, usage->covered_bins, rate, columns, out);
+}
+
+double lp_usage_cached(const lp_usage_io *io)
+{
+    double cached = io->read_chars - io->read;
+
+    return cached < 0.0 ? 0.0 : cached;
 }
 
 double lp_usage_gpu_quantile(const lp_usage_phase *phase, double q)

@@ -81,7 +81,7 @@ typedef struct lp_usage_phase { /* what was used while a path was the open one; 
     lp_str path;                /* names joined by "/"; LP_USAGE_NO_PHASE for none */
     bool none;                  /* no phase was open, or the interval was not watched */
     double seconds;             /* of sampled time */
-    double cpu_s;
+    double cpu_s;               /* this and what follows is NaN where it was not measured in any of it */
     lp_usage_io io;
     double rss_growth; /* bytes, rises and falls summed */
     uint64_t gpu_samples;
@@ -149,6 +149,8 @@ typedef struct lp_usage_rows { /* of one process, in memory; all borrowed */
 lp_status lp_usage_load_memory(const lp_run *run, const lp_usage_rows *rows, double interval_s, lp_usage **usage);
 /* `bins` (one of the above) as so many columns, means; rate: a second. NaN where nothing was sampled. */
 void lp_usage_series(const lp_usage *usage, const double *bins, bool rate, uint32_t columns, double *out);
+/* Bytes that system calls read and no disk was asked for; NaN: not measured. */
+double lp_usage_cached(const lp_usage_io *io);
 /* Share (0..1) below which the part `q` of the samples of devices in the phase lies, by the nearest rank; NaN without samples. */
 double lp_usage_gpu_quantile(const lp_usage_phase *phase, double q);
 void lp_usage_free(lp_usage *usage); /* NULL is allowed */

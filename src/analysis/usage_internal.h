@@ -19,7 +19,8 @@ typedef struct lp__told {
     lp_column kind; /* the column that tells of which control group this is; LP_COLUMNS: the machine as a whole */
     int64_t group;
     bool started;
-    double mono_s; /* CLOCK_MONOTONIC of the last row */
+    double mono_s;      /* CLOCK_MONOTONIC of the last row */
+    double busy_mono_s; /* and of the last that told how busy the machine was */
     int64_t before[LP_COLUMNS];
 } lp__told;
 
@@ -52,6 +53,7 @@ typedef struct lp__usage {
     lp__told *groups; /* owned by malloc */
     uint32_t group_count;
     double own_cpu_s, ticks_missed; /* of the host's collectors before this one */
+    double busy_s;                  /* seconds of which it is known how busy the host was */
     double affinity;                /* CPUs that a process of the host may use, the most; NaN not known */
     uint32_t *slots;                /* hash of phases: index + 1, 0 empty; owned by malloc */
     uint32_t slot_count;

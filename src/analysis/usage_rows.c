@@ -69,7 +69,9 @@ uint32_t lp__usage_phase(lp__usage *all, lp_str path, bool none)
     lp_str kept = lp_arena_str(usage->arena, path.data, path.size);
     if (!kept.data)
         return UINT32_MAX;
-    usage->phases[usage->phase_count] = (lp_usage_phase){.path = kept, .none = none, .vram_peak = (double)NAN};
+    double nan = (double)NAN;
+    usage->phases[usage->phase_count] = (lp_usage_phase){
+        .path = kept, .none = none, .cpu_s = nan, .io = {nan, nan, nan, nan}, .rss_growth = nan, .vram_peak = nan};
     all->slots[at] = ++usage->phase_count;
     return usage->phase_count - 1;
 }
@@ -174,14 +176,12 @@ static void charge(lp__usage *all, uint32_t phase, const interval *took, double 
     lp_usage_phase *to = &all->usage->phases[phase];
 
     to->seconds += (took->to_s - took->from_s) * part;
-    to->cpu_s += isnan(took->cpu_s) ? 0.0 : took->cpu_s * part;
-    to->rss_growth += isnan(took->rss_growth) ? 0.0 : took->rss_growth * part;
-    if (!isnan(took->io.read)) {
-        to->io.read += took->io.read * part;
-        to->io.write += took->io.write * part;
-        to->io.read_chars += took->io.read_chars * part;
-        to->io.write_chars += took->io.write_chars * part;
-    }
+    add_known(&to->cpu_s, took->cpu_s * part);
+    add_known(&to->rss_growth, took->rss_growth * part);
+    add_known(&to->io.read, took->io.read * part);
+    add_known(&to->io.write, took->io.write * part);
+    add_known(&to->io.read_chars, took->io.read_chars * part);
+    add_known(&to->io.write_chars, took->io.write_chars * part);
 }
 
 /* Does its driver say who uses it? From within a container, and of partitions, it does not. */
@@ -280,8 +280,9 @@ static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batc
         all->usage->io_intervals++;
         all->usage->io_gaps += gap;
         lp__grid_spread(&all->grid, all->host.read, took->from_s, took->to_s, took->io.read);
-        lp__grid_spread(&all->grid, all->host.write, took->from_s, took->to_s, took->io.write);
     }
+    if (!isnan(took->io.write)) /* each counter may begin anew by itself */
+        lp__grid_spread(&all->grid, all->host.write, took->from_s, took->to_s, took->io.write);
     process->gaps += gap;
 }
 
@@ -587,6 +588,19 @@ void lp__usage_host_begin(lp__usage *all, const lp_usage_host *host, bool boot)
         all->devices[i].mono_s = all->devices[i].told_mono_s = -1.0;
 }
 
+/* /proc/stat is not read for every row: its figure is of the time between two readings, which may be far less than was watched. */
+static void add_busy(lp__usage *all, lp_usage_host *host, const lp_sample_batch *batch, uint32_t row, double at_s)
+{
+    lp__told *told = &all->whole;
+
+    if (at_row(batch, LP_COLUMN_HOST_BUSY, row) == LP_UNKNOWN_I64)
+        return;
+    if (told->before[LP_COLUMN_HOST_BUSY] != LP_UNKNOWN_I64)
+        all->busy_s += at_s - told->busy_mono_s;
+    told->busy_mono_s = at_s;
+    add_gain(&host->busy_mean, told, batch, row, LP_COLUMN_HOST_BUSY, 1e-6);
+}
+
 static void host_gauges(const lp__usage *all, lp_usage_host *host, const lp_sample_batch *batch, uint32_t row)
 {
     double memory = known(at_row(batch, LP_COLUMN_CGROUP_MEMORY, row), KIB);
@@ -619,7 +633,7 @@ lp_status lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, 
         host_gauges(all, host, batch, row);
         if (go_on(told, at_s, &seconds)) {
             host->seconds += seconds;
-            add_gain(&host->busy_mean, told, batch, row, LP_COLUMN_HOST_BUSY, 1e-6);
+            add_busy(all, host, batch, row, at_s);
             add_gain(&host->stolen_s, told, batch, row, LP_COLUMN_HOST_STOLEN, 1e-6);
             add_gain(&host->psi_cpu, told, batch, row, LP_COLUMN_PSI_CPU, 1e-6);
             add_gain(&host->psi_memory, told, batch, row, LP_COLUMN_PSI_MEMORY, 1e-6);
@@ -644,11 +658,13 @@ lp_status lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, 
 
 void lp__usage_host_end(lp__usage *all, lp_usage_host *host)
 {
-    double *const shares[] = {&host->busy_mean,       &host->psi_cpu, &host->psi_memory,
-                              &host->psi_memory_full, &host->psi_io,  &host->psi_io_full};
+    double *const shares[] = {&host->psi_cpu, &host->psi_memory, &host->psi_memory_full, &host->psi_io,
+                              &host->psi_io_full};
 
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
         *shares[i] = host->seconds > 0.0 ? *shares[i] / host->seconds : (double)NAN;
+    host->busy_mean = all->busy_s > 0.0 ? host->busy_mean / all->busy_s : (double)NAN; /* one reading says nothing */
+    all->busy_s = 0.0;
     host->throttled_share = host->throttle_periods > 0.0 ? host->throttled_share / host->throttle_periods : (double)NAN;
     host->online = host->cpus;
     if (!isnan(all->affinity))

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "render/inert.h"
+#include "render/line.h"
 
 #define ESCAPE_WAIT_NS 30000000 /* what follows an ESC later than this was typed */
 #define STACK_ROOM 65536        /* for handlers: the program's own may be what overflowed */
@@ -223,24 +223,6 @@ static size_t line_size(const char *text, size_t size)
     return end ? (size_t)(end - text) : size;
 }
 
-/* Columns of a line; colours have none. */
-static unsigned columns_of(const char *text, size_t size)
-{
-    unsigned columns = 0;
-    size_t at = 0;
-
-    while (at < size) {
-        size_t start = at;
-        while (at < size && text[at] != '\x1b')
-            at++;
-        columns += lp__columns(text + start, at - start);
-        while (at < size && text[at] != 'm')
-            at++;
-        at += at < size;
-    }
-    return columns;
-}
-
 /* The lines that differ from those on the screen, each written whole and cleared beyond its end; not a full one, after which the
  * cursor stands on its last character still. */
 static bool append_changes(lp_terminal *t, const char *text, size_t size, bool all)
@@ -256,7 +238,7 @@ static bool append_changes(lp_terminal *t, const char *text, size_t size, bool a
         bool same =
             !all && old < t->shown_size && length == old_length && memcmp(text + at, t->shown + old, length) == 0;
         snprintf(place, sizeof place, "\x1b[%u;1H", row);
-        const char *rest = columns_of(text + at, length) < width ? "\x1b[0m\x1b[K" : "\x1b[0m";
+        const char *rest = lp_line_columns(text + at, length) < width ? "\x1b[0m\x1b[K" : "\x1b[0m";
         if (!same && !(append_text(t, place) && append(t, text + at, length) && append_text(t, rest)))
             return false;
         at += at < size ? length + 1 : 0;

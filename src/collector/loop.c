@@ -52,6 +52,7 @@ typedef struct collector {
     bool look;                    /* every lock is to be asked */
     bool in_flight;               /* the disk has a batch */
     bool superseded;              /* another one is elected */
+    bool handed_over;             /* and has what it can see */
     bool changed;                 /* the folder is to be read */
     uint64_t burial_ns, empty_ns; /* last writing of the dead; empty since, 0 not */
 } collector;
@@ -266,6 +267,22 @@ static bool decide_to_stay(collector *c)
     return true;
 }
 
+/* Another collector is there. What has a name it finds, and looks after; what has lost its name nobody sees but us, so we stay for that. */
+static void hand_over(collector *c)
+{
+    lp__watch *w = &c->watch;
+
+    w->listed = (struct timespec){0};
+    lp__watch_scan(w);
+    for (lp__watched *one = w->list, *next; one; one = next) {
+        next = one->next;
+        if (!one->gone)
+            lp__watch_drop(w, one);
+    }
+    w->pending = 0;
+    c->handed_over = true;
+}
+
 static void end_asking(collector *c)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -331,7 +348,8 @@ static void do_jobs(collector *c, uint64_t now)
 static void look_tick(collector *c, uint64_t now)
 {
     (void)now;
-    c->superseded = !stay_elected(c);
+    if (!c->superseded)
+        c->superseded = !stay_elected(c);
     c->look = c->changed = true;
 }
 
@@ -352,12 +370,12 @@ static bool go_round(collector *c)
     uint64_t now = lp__now_ns();
 
     do_jobs(c, now);
-    if (c->superseded)
-        return false;
-    if (c->changed || c->watch.pending)
+    if (!c->superseded && (c->changed || c->watch.pending))
         lp__watch_scan(&c->watch);
     c->changed = false;
     take_batch(c);
+    if (c->superseded && !c->handed_over && !c->in_flight)
+        hand_over(c);
     lp__sampler_run(&c->sampler, now, c->write_all);
     if (c->watch.count == 0)
         lp__sampler_rest(&c->sampler);
@@ -366,6 +384,8 @@ static bool go_round(collector *c)
         c->empty_ns = 0;
         return true;
     }
+    if (c->superseded)
+        return false;
     if (!c->empty_ns)
         c->empty_ns = now;
     if (now < c->empty_ns + LINGER_NS)

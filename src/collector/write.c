@@ -73,13 +73,13 @@ static bool put_snapshot(lp__writer *writer, const lp_worker *worker, bool sync)
     return folder >= 0 && lp_snapshot_put(folder, "", worker, sync, NULL) == LP_OK;
 }
 
-static bool has_snapshot(const lp__writer *writer, const lp_identity *id, uint32_t generation)
+static bool has_snapshot(const lp__writer *writer, const lp_identity *id, uint32_t generation, bool final)
 {
     char stem[128], name[192];
     struct stat st;
     int folder = open_host(writer, id, stem, sizeof stem);
 
-    snprintf(name, sizeof name, "%s.%u.snap", stem, (unsigned)generation);
+    snprintf(name, sizeof name, "%s.%u%s.snap", stem, (unsigned)generation, final ? ".final" : "");
     bool there = folder >= 0 && fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
     if (folder >= 0)
         close(folder);
@@ -159,7 +159,8 @@ static lp__outcome write_living(lp__writer *writer, lp__order *o, const lp__batc
     if (ok) {
         o->content = hash;
         o->living = generation;
-        if (read_header(o, &header) && header.state == LP_SEG_CLOSED)
+        if (read_header(o, &header) && header.state == LP_SEG_CLOSED &&
+            has_snapshot(writer, &worker->id, header.generation, true))
             remove_living(writer, o, &worker->id);
     }
     lp_worker_free(worker);
@@ -180,11 +181,13 @@ static bool is_settled(lp__writer *writer, lp__order *o, const lp_worker *head, 
     if (lp__segment_is_still(writer->folder, o->name, o->dev, o->ino))
         return false;
     if (state == LP_SEG_CLOSED) {
-        remove_living(writer, o, &head->id);
+        if (has_snapshot(writer, &head->id, head->generation,
+                         true)) /* here, not where another directory stands by now */
+            remove_living(writer, o, &head->id);
         return true;
     }
     /* The name went without a close: an adopter has written the snapshot, or somebody has emptied the folder. */
-    return has_snapshot(writer, &head->id, head->generation + 1);
+    return has_snapshot(writer, &head->id, head->generation + 1, false);
 }
 
 static lp__outcome bury(lp__writer *writer, lp__order *o, const lp__batch *batch, bool sync)

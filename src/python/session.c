@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "collector/start.h"
@@ -15,6 +16,7 @@
 #include "python/names.h"
 #include "store/arena.h"
 #include "store/describe.h"
+#include "store/held.h"
 #include "store/place.h"
 #include "store/segment_read.h"
 #include "store/snapshot.h"
@@ -265,6 +267,47 @@ static lp_status read_worker(lpy_session *session, lp_worker **worker, lp_error 
     return status;
 }
 
+/* A way to the run directory: its path, or, where that leads elsewhere by now, what the collector holds, through *fd of ours (-1: none).
+ * A directory that was removed is made anew, or taken as it was made anew. NULL: a link leads to another one, and nobody knows
+ * where ours is; what was recorded stays in the segment, where a reader of the directory finds it. */
+static const char *way_to_run(const lpy_session *session, char room[32], int *fd)
+{
+    const lp_identity *id = &session->id;
+    struct stat st;
+    int saved = errno;
+    const char *way = session->run_dir;
+
+    *fd = -1;
+    bool there = stat(session->run_dir, &st) == 0;
+    if (id->run_dir_ino && session->folder[0] &&
+        !(there && (uint64_t)st.st_dev == id->run_dir_dev && (uint64_t)st.st_ino == id->run_dir_ino)) {
+        bool other = there && (uint64_t)st.st_ino != id->run_dir_ino;
+        *fd = lp_held_open(session->folder, id->run_dir_dev, id->run_dir_ino);
+        if (*fd >= 0) {
+            snprintf(room, 32, "/proc/self/fd/%d", *fd);
+            way = room;
+        } else if (other && lstat(session->run_dir, &st) == 0 && S_ISLNK(st.st_mode)) {
+            way = NULL;
+        }
+    }
+    errno = saved;
+    return way;
+}
+
+static lp_status put_snapshot(lpy_session *session, const lp_worker *worker, bool sync, lp_error *error)
+{
+    char room[32];
+    int fd;
+    const char *way = way_to_run(session, room, &fd);
+    lp_status status = way ? lp_snapshot_write(way, worker, sync, error)
+                           : lp_error_set(error, LP_E_MISSING, 0, UINT64_MAX,
+                                          "%s: a link to another directory stands there by now", session->run_dir);
+
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
 static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_error *error)
 {
     uint64_t before[LPY_IO_COUNT], after[LPY_IO_COUNT];
@@ -286,7 +329,7 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
         worker->final = final;
         worker->unclean = false;
         add_collected(session, worker);
-        status = lp_snapshot_write(session->run_dir, worker, sync, error);
+        status = put_snapshot(session, worker, sync, error);
         if (status == LP_OK && session->id.run_dir_ino == 0) { /* it could not be made when we began: now it is there */
             lp_describe_run_dir(session->run_dir, &session->id);
             header->run_dir_dev = session->id.run_dir_dev;
@@ -705,7 +748,13 @@ static void finish(lpy_session *session, bool keep)
                  (int)(session->id.run_id.size < sizeof run ? session->id.run_id.size : sizeof run - 1),
                  session->id.run_id.data);
         /* The collector is about to do the same; but this process may be the last of a container that ends with it. */
-        lp_place_settle(session->run_dir, run, COLLECTOR_WAIT_MS, &error);
+        char room[32];
+        int fd;
+        const char *way = way_to_run(session, room, &fd);
+        if (way)
+            lp_place_settle(way, run, COLLECTOR_WAIT_MS, &error);
+        if (fd >= 0)
+            close(fd);
         if (session->folder[0])
             rmdir(session->folder); /* the last process of the run; others, or a collector, find it not empty */
     }

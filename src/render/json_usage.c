@@ -54,7 +54,7 @@ static void put_bytes(lp_json *json, const lp_usage_io *io)
     lp__json_key_whole(json, "write_bytes", io->write);
     lp__json_key_whole(json, "read_chars", io->read_chars);
     lp__json_key_whole(json, "write_chars", io->write_chars);
-    lp__json_key_whole(json, "cached_read_bytes", fmax(io->read_chars - io->read, 0.0));
+    lp__json_key_whole(json, "cached_read_bytes", lp_usage_cached(io));
 }
 
 static double part(double some, double all)

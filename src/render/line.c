@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BREAK_INDENT 4u /* of a line that goes on with what had no room in the one above */
+
 static const char *const codes[] = {
     [LP_PLAIN] = "\x1b[0m", [LP_BOLD] = "\x1b[1m",  [LP_DIM] = "\x1b[2m",    [LP_TITLE] = "\x1b[1;36m",
     [LP_BAR] = "\x1b[36m",  [LP_WARN] = "\x1b[33m", [LP_BAD] = "\x1b[1;31m",
@@ -24,20 +26,53 @@ static void pay(lp_line *line)
     line->style = line->wanted;
 }
 
+static void next_line(lp_line *line, unsigned indent)
+{
+    lp_style style = line->wanted;
+
+    lp_line_end(line);
+    lp_line_to(line, indent);
+    lp_line_style(line, style);
+}
+
+/* Figures are never cut, so where names and figures are longer together than the page is wide, the rest gets a line of its own; where
+ * there is nothing but an indentation so far, that gives way. */
+static bool make_room(lp_line *line, unsigned columns)
+{
+    bool broken = line->owed < line->column;
+
+    if (!line->breaks || line->column + columns <= line->width)
+        return false;
+    if (broken)
+        next_line(line, BREAK_INDENT);
+    if (line->column + columns > line->width)
+        line->owed = line->column = columns < line->width ? line->width - columns : 0;
+    return broken;
+}
+
 static void put_bytes(lp_line *line, const char *text, size_t size, unsigned columns)
 {
     size_t spaces = 0;
 
     while (spaces < size && text[spaces] == ' ')
         spaces++;
-    line->owed += (unsigned)spaces;
     if (spaces < size) {
         size_t end = size;
         while (text[end - 1] == ' ')
             end--;
+        if (make_room(line, columns - (unsigned)(size - end))) { /* they stood between it and what is above now */
+            columns -= (unsigned)spaces;
+            text += spaces;
+            size -= spaces;
+            end -= spaces;
+            spaces = 0;
+        }
+        line->owed += (unsigned)spaces;
         pay(line);
         lp_sink_put(line->sink, text + spaces, end - spaces);
         line->owed = (unsigned)(size - end);
+    } else {
+        line->owed += (unsigned)spaces;
     }
     line->column += columns;
 }
@@ -93,6 +128,10 @@ void lp_line_right(lp_line *line, unsigned end, const char *text)
 
     if (start <= line->column && line->column > 0)
         start = line->column + (line->owed == 0);
+    if (line->breaks && start + columns > line->width && line->owed < line->column) { /* below, in its own column */
+        next_line(line, 0);
+        start = end > columns ? end - columns : 0;
+    }
     lp_line_to(line, start);
     lp_line_put(line, text);
 }
@@ -122,15 +161,6 @@ void lp_line_rule(lp_line *line)
     pay(line);
     lp_sink_repeat(line->sink, lp_line_glyph(line, "\xe2\x94\x80", "-"), line->width);
     lp_line_end(line);
-}
-
-static void next_line(lp_line *line, unsigned indent)
-{
-    lp_style style = line->wanted;
-
-    lp_line_end(line);
-    lp_line_to(line, indent);
-    lp_line_style(line, style);
 }
 
 /* A word that no line has room for (a path, say) is broken where the line ends. */
@@ -205,4 +235,61 @@ void lp_line_bar(lp_line *line, double share, unsigned columns)
         lp_line_put(line, parts[eighths % 8]);
     }
     lp_line_style(line, LP_PLAIN);
+}
+
+unsigned lp_line_columns(const char *text, size_t size)
+{
+    unsigned columns = 0;
+
+    for (size_t at = 0; at < size;) {
+        size_t start = at;
+        while (at < size && text[at] != '\x1b')
+            at++;
+        columns += lp__columns(text + start, at - start);
+        while (at < size && text[at] != 'm')
+            at++;
+        at += at < size;
+    }
+    return columns;
+}
+
+/* As much of a line as has room in `width` columns, with all its colours. */
+static void put_columns(lp_sink *sink, const char *text, size_t size, unsigned width)
+{
+    unsigned column = 0;
+
+    for (size_t at = 0; at < size;) {
+        size_t start = at;
+        uint32_t value;
+        if (text[at] == '\x1b') {
+            while (at < size && text[at] != 'm')
+                at++;
+            at += at < size;
+        } else {
+            lp_utf8_next(text, size, &at, &value);
+            column += lp__columns(text + start, at - start);
+            if (column > width)
+                continue;
+        }
+        lp_sink_put(sink, text + start, at - start);
+    }
+}
+
+void lp_line_cut(lp_sink *sink, const char *lines, size_t size, unsigned width, bool color, bool utf8)
+{
+    const char *ellipsis = utf8 ? "\xe2\x80\xa6" : "..";
+    unsigned dots = lp_text_columns(ellipsis);
+
+    for (size_t at = 0; at < size;) {
+        const char *end = memchr(lines + at, '\n', size - at);
+        size_t length = end ? (size_t)(end - (lines + at)) : size - at;
+        bool cut = lp_line_columns(lines + at, length) > width && width > dots;
+        put_columns(sink, lines + at, length, cut ? width - dots : width);
+        if (cut && color)
+            lp_sink_text(sink, codes[LP_PLAIN]);
+        if (cut)
+            lp_sink_text(sink, ellipsis);
+        lp_sink_char(sink, '\n');
+        at += length + 1;
+    }
 }

@@ -11,6 +11,7 @@ typedef struct lp_line {
     lp_sink *sink;  /* borrowed */
     unsigned width; /* columns of the page */
     bool color, utf8;
+    bool breaks;            /* what has no room before `width` goes on in the next line */
     unsigned column;        /* written or owed */
     unsigned owed;          /* spaces that come only if something follows */
     lp_style style, wanted; /* in force; for what comes next */
@@ -31,5 +32,10 @@ void lp_line_wrap(lp_line *line, unsigned indent, const char *text);
 const char *lp_line_glyph(const lp_line *line, const char *utf8, const char *ascii);
 /* share 0..1 of `columns` columns, in eighths where UTF-8 is there. */
 void lp_line_bar(lp_line *line, double share, unsigned columns);
+
+/* Columns of a line that is written; colours have none. */
+unsigned lp_line_columns(const char *text, size_t size);
+/* Copies lines, each ended by a newline. What is longer than `width` ends in an ellipsis, since a figure without its end looks whole. */
+void lp_line_cut(lp_sink *sink, const char *lines, size_t size, unsigned width, bool color, bool utf8);
 
 #endif

@@ -108,15 +108,15 @@ unsigned lp__text_marks(lp_text *text, const lp_report_phase *phase)
 static void put_list(lp_text *text, unsigned indent, bool first, const char *entry)
 {
     lp_line *line = &text->line;
+    unsigned columns = lp_text_columns(entry) + 1; /* and the comma that may follow */
 
-    if (!first) {
+    if (!first)
         lp_line_put(line, ",");
-        if (line->column + 1 + lp_text_columns(entry) > line->width - 1) {
-            lp_line_end(line);
-            lp_line_to(line, indent);
-        } else {
-            lp_line_put(line, " ");
-        }
+    if (line->column + !first + columns > line->width) {
+        lp_line_end(line);
+        lp_line_to(line, indent + columns <= line->width ? indent : 4);
+    } else if (!first) {
+        lp_line_put(line, " ");
     }
     lp_line_put(line, entry);
 }
@@ -218,13 +218,14 @@ static void put_as_written(lp_text *text)
         lp_unit newest, oldest;
         lp_unit_age(newest, report->run->read_ns, host->newest_ns);
         lp_unit_age(oldest, report->run->read_ns, host->oldest_ns);
+        lp_words words;
+        snprintf(words, sizeof words, "%u process%s as last written, %s%s%s ago", host->workers,
+                 host->workers == 1 ? "" : "es", newest, strcmp(newest, oldest) != 0 ? " to " : "",
+                 strcmp(newest, oldest) != 0 ? oldest : "");
         lp_line_put(line, "  ");
         lp_line_name(line, &name, 1, 24, LP_CUT_LEFT);
-        lp_line_format(line, "  %u process%s as last written, %s", host->workers, host->workers == 1 ? "" : "es",
-                       newest);
-        if (strcmp(newest, oldest) != 0)
-            lp_line_format(line, " to %s", oldest);
-        lp_line_put(line, " ago");
+        lp_line_to(line, line->column + 2);
+        lp_line_wrap(line, 4, words);
         lp_line_end(line);
     }
     if (limit < report->as_written_count) {
@@ -551,7 +552,7 @@ lp_status lp_render_text(const lp_report *report, lp_text_options options, lp_si
     lp_text text = {.report = report, .options = options};
 
     width = width < LP_TEXT_MIN_WIDTH ? LP_TEXT_MIN_WIDTH : width > LP_TEXT_MAX_WIDTH ? LP_TEXT_MAX_WIDTH : width;
-    text.line = (lp_line){.sink = sink, .width = width, .color = options.color, .utf8 = options.utf8};
+    text.line = (lp_line){.sink = sink, .width = width, .color = options.color, .utf8 = options.utf8, .breaks = true};
     put_header(&text);
     if (report->run->worker_count > 0) {
         unsigned label = breakdown_label(&text);

@@ -316,7 +316,7 @@ static void put_phases(lp_text *text, const lp_report_path *list, uint32_t count
         char name[LP_INERT_BYTES(48)];
         const lp_report_phase *phase = &report->roles[list[i].role].phases[list[i].phase];
         lp__text_path(text, phase, 48, name, sizeof name);
-        if (line->column + 2 + lp_text_columns(name) > line->width) {
+        if (line->column + 2 + lp_text_columns(name) > line->width) { /* with a space before and a comma after it */
             lp_line_end(line);
             lp_line_to(line, 2);
         } else {
@@ -326,8 +326,10 @@ static void put_phases(lp_text *text, const lp_report_path *list, uint32_t count
         if (i + 1 < limit)
             lp_line_put(line, ",");
     }
-    if (limit < count)
-        lp_line_format(line, ", %u more", count - limit);
+    if (limit < count) {
+        lp_line_put(line, ",");
+        lp_line_format(line, " %u more", count - limit);
+    }
     lp_line_end(line);
 }
 

@@ -52,7 +52,10 @@ static void put_row(lp_line *line, const table *at, const lp_delta *row)
         snprintf(change, sizeof change, "n/a");
     } else {
         const char *mark = row->thin ? "?" : row->tail_moved ? "~" : "";
-        lp_unit_fixed(unit, row->percent, 1);
+        if (row->percent < 1e6)
+            lp_unit_fixed(unit, row->percent, 1);
+        else
+            lp_unit_count_in(unit, (lp_i128)row->percent, 6);
         snprintf(change, sizeof change, "%s%s%%%s", row->percent >= 0.0 && unit[0] != '-' ? "+" : "", unit, mark);
         if (!row->thin && (row->percent > 10.0 || row->percent < -10.0))
             lp_line_style(line, row->percent > 0 ? LP_WARN : LP_BAR);
@@ -123,7 +126,7 @@ lp_status lp_render_comparison_text(const lp_comparison *comparison, const char 
     const char *const labels[] = {label_a, label_b};
 
     width = width < LP_TEXT_MIN_WIDTH ? LP_TEXT_MIN_WIDTH : width > LP_TEXT_MAX_WIDTH ? LP_TEXT_MAX_WIDTH : width;
-    lp_line line = {.sink = sink, .width = width, .color = options.color, .utf8 = options.utf8};
+    lp_line line = {.sink = sink, .width = width, .color = options.color, .utf8 = options.utf8, .breaks = true};
     table at = lay_out(comparison, &line);
     for (int i = 0; i < 2; i++) {
         lp_str label = {labels[i], strlen(labels[i])};

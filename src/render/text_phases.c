@@ -218,15 +218,13 @@ static void put_counter(lp_text *text, const lp_report_counter *counter)
         snprintf(quantiles, sizeof quantiles, "p50 %s p95 %s", lp_unit_amount(unit, counter->p50),
                  lp_unit_amount(other, counter->p95));
     }
-    bool fits = line->column + strlen(range) + 1 + strlen(quantiles) <= line->width;
     if (line->column + strlen(range) > line->width) {
         lp_line_end(line);
         lp_line_to(line, 6);
-        fits = true;
     }
     lp_line_put(line, range);
     if (quantiles[0]) {
-        if (!fits) {
+        if (line->column + 1 + strlen(quantiles) > line->width) {
             lp_line_end(line);
             lp_line_to(line, 6);
         } else {
@@ -246,7 +244,7 @@ static void put_legend(lp_text *text, const lp_report_role *role, uint32_t until
     } notes[] = {
         {'~', "estimated from a sample, not measured. Totals are scaled by the rate:"},
         {'+', "asynchronous work: the time to submit it, not the device's time:"},
-        {'!', "more than 10 % of its time is our own cost; do not trust it. Count instead, or use sample=:"},
+        {'!', "more than 10 % of its time is our own cost; do not trust it. Count instead, or enter it less often:"},
     };
     lp_line *line = &text->line;
     unsigned label = label_width(text);
@@ -367,7 +365,7 @@ void lp__text_iterations(lp_text *text, const lp_report_role *role)
     lp_line_end(line);
 }
 
-static void put_io_row(lp_text *text, const lp_report_role *role, uint32_t index, unsigned label)
+static void put_io_row(lp_text *text, const lp_report_role *role, uint32_t index, unsigned label, bool whole)
 {
     const lp_report_phase *phase = &role->phases[index];
     const lp_report_io *io = &phase->io;
@@ -376,7 +374,7 @@ static void put_io_row(lp_text *text, const lp_report_role *role, uint32_t index
     double values[] = {(double)io->read_bytes, (double)io->cached_read_bytes, (double)io->write_bytes};
 
     unsigned marks = lp__text_marks(text, phase);
-    lp__text_label(text, role, index, label - marks, lp__text_fits(text, role, label));
+    lp__text_label(text, role, index, label - marks, whole);
     for (size_t i = 0; i < 3; i++)
         lp_line_right(line, label + 12 * ((unsigned)i + 1), io->known ? lp_unit_bytes(unit, values[i]) : "n/a");
     lp_line_right(line, label + 50, io->known ? lp_unit_byte_rate(unit, io->rate) : "n/a");
@@ -392,7 +390,7 @@ void lp__text_io(lp_text *text)
 
     for (uint32_t r = 0; r < report->role_count; r++) {
         const lp_report_role *role = &report->roles[r];
-        bool named = false;
+        bool named = false, whole = lp__text_fits(text, role, label);
         for (uint32_t i = 0; i < role->by_self_count; i++) {
             const lp_report_phase *phase = &role->phases[role->by_self[i]];
             if (!(phase->flags & LP_PHASE_IO))
@@ -416,7 +414,7 @@ void lp__text_io(lp_text *text)
                 lp_line_end(line);
             }
             named = true;
-            put_io_row(text, role, role->by_self[i], label);
+            put_io_row(text, role, role->by_self[i], label, whole);
         }
     }
     if (hidden > 0) {
@@ -435,9 +433,10 @@ static void put_open_where(lp_text *text, const lp_report_open *open)
     for (uint32_t i = 0; i < open->worker_count; i++) {
         bool last = i + 1 == open->worker_count;
         lp__text_worker(text, &text->report->run->workers[open->workers[i]], label);
-        unsigned need = lp_text_columns(label) + (i > 0 ? 2 : 0);
+        unsigned need = lp_text_columns(label) + (i > 0 ? 2 : 0) + !last; /* with the commas around it */
         if (i > 0 && !text->options.all && line->column + need + (last ? 0 : more) > line->width) {
-            lp_line_format(line, ", %u more", open->worker_count - i);
+            lp_line_put(line, ",");
+            lp_line_format(line, " %u more", open->worker_count - i);
             break;
         }
         if (i > 0)
@@ -449,7 +448,7 @@ static void put_open_where(lp_text *text, const lp_report_open *open)
             lp_line_put(line, " ");
         }
         lp_str name = {label, strlen(label)};
-        unsigned room = line->width - line->column;
+        unsigned room = line->width - line->column - !last;
         lp_line_name(line, &name, 1, last || text->options.all || room < more + 8 ? room : room - more, LP_CUT_LEFT);
     }
     lp_line_end(line);
@@ -460,9 +459,10 @@ static void put_open_kind(lp_text *text, lp_life life, const char *title, const 
     const lp_report *report = text->report;
     lp_line *line = &text->line;
     unsigned label = line->width > 100 ? 44 : line->width < 76 ? 20 : 30;
-    uint32_t rows = 0, hidden = 0;
+    uint32_t rows = 0, hidden = 0, before = LP_NO_PHASE;
+    bool whole = false;
 
-    for (uint32_t i = 0; i < report->open_count; i++) {
+    for (uint32_t i = 0; i < report->open_count; i++) { /* role by role */
         const lp_report_open *open = &report->open[i];
         const lp_report_role *role = &report->roles[open->role];
         char ago[LP_UNIT_SIZE + 8];
@@ -483,7 +483,10 @@ static void put_open_kind(lp_text *text, lp_life life, const char *title, const 
             lp_line_put(line, "in");
             lp_line_end(line);
         }
-        lp__text_label(text, role, open->phase, label, lp__text_fits(text, role, label));
+        if (open->role != before)
+            whole = lp__text_fits(text, role, label);
+        before = open->role;
+        lp__text_label(text, role, open->phase, label, whole);
         snprintf(ago, sizeof ago, "%s%s", lp_unit_ns(unit, (double)open->longest_ns),
                  life == LP_LIFE_RUNNING ? " ago" : "");
         lp_line_right(line, label + 13, ago);

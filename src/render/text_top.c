@@ -131,7 +131,7 @@ static const table_column columns[] = {
     {"p95", NULL, 8, 50, LP_TOP_P95, show_p95},       {"p99", NULL, 8, 132, -1, show_p99},
     {"wait", NULL, 5, 100, LP_TOP_WAIT, show_wait},   {"blk", NULL, 5, 60, LP_TOP_WAIT, show_blocked},
     {"strv", NULL, 5, 60, -1, show_starved},          {"errors", NULL, 8, 140, -1, show_errors},
-    {"self", NULL, 8, 0, LP_TOP_SELF, show_self},
+    {"self", NULL, 9, 0, LP_TOP_SELF, show_self},
 };
 #define COLUMN_COUNT (sizeof columns / sizeof *columns)
 #define BAR_FROM 108u /* where the self time has a bar, too */
@@ -716,35 +716,6 @@ static void put_body(frame *f, unsigned height, unsigned *most, unsigned *page)
     }
 }
 
-/* Copies whole lines of at most `width` columns; colours have none. */
-static void put_cut(lp_sink *sink, const char *data, size_t size, unsigned width, bool color)
-{
-    size_t at = 0;
-
-    while (at < size) {
-        unsigned column = 0;
-        while (at < size && data[at] != '\n') {
-            size_t start = at;
-            if (data[at] == '\x1b') {
-                while (at < size && data[at] != 'm')
-                    at++;
-                at += at < size;
-                lp_sink_put(sink, data + start, at - start);
-                continue;
-            }
-            uint32_t value;
-            lp_utf8_next(data, size, &at, &value);
-            column += lp__columns(data + start, at - start);
-            if (column <= width)
-                lp_sink_put(sink, data + start, at - start);
-        }
-        if (color && column > width)
-            lp_sink_text(sink, "\x1b[0m");
-        lp_sink_char(sink, '\n');
-        at++;
-    }
-}
-
 lp_status lp_render_top(const lp_top *top, const lp_top_view *view, unsigned *most, unsigned *page, lp_sink *sink)
 {
     static const unsigned default_width = 80;
@@ -770,7 +741,7 @@ lp_status lp_render_top(const lp_top *top, const lp_top_view *view, unsigned *mo
             for (; at < size && lines < height; at++)
                 lines += memory.data[at] == '\n';
             size = at;
-            put_cut(sink, memory.data, size, width, view->color);
+            lp_line_cut(sink, memory.data, size, width, view->color, view->utf8);
             for (; lines < height; lines++)
                 lp_sink_char(sink, '\n');
             lp_sink_free(&memory);
@@ -781,7 +752,7 @@ lp_status lp_render_top(const lp_top *top, const lp_top_view *view, unsigned *mo
             size = memory.size;
         }
         if (status == LP_OK)
-            put_cut(sink, memory.data, size, width, view->color);
+            lp_line_cut(sink, memory.data, size, width, view->color, view->utf8);
     }
     lp_sink_free(&memory);
     return status == LP_OK ? sink->status : status;

@@ -339,7 +339,12 @@ static void pair(lp_text *text, const char *label, const char *value, const char
 
 static double moved(const lp_usage_phase *phase)
 {
-    return phase->io.read + phase->io.write + phase->io.read_chars + phase->io.write_chars;
+    const double bytes[] = {phase->io.read, phase->io.write, phase->io.read_chars, phase->io.write_chars};
+    double sum = 0.0;
+
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        sum += isnan(bytes[i]) ? 0.0 : bytes[i];
+    return sum;
 }
 
 /* Those with most bytes first, equal ones as they stand; the one for "no phase" last. */
@@ -360,7 +365,7 @@ static void put_io_phase(lp_text *text, const lp_usage_phase *phase, unsigned la
     lp_line_to(line, 2);
     lp_line_name(line, &phase->path, 1, label - 4, LP_CUT_LEFT);
     lp_line_right(line, label + 12, lp_unit_bytes(unit, phase->io.read));
-    lp_line_right(line, label + 24, lp_unit_bytes(unit, fmax(phase->io.read_chars - phase->io.read, 0.0)));
+    lp_line_right(line, label + 24, lp_unit_bytes(unit, lp_usage_cached(&phase->io)));
     lp_line_right(line, label + 36, lp_unit_bytes(unit, phase->io.write_chars));
     lp_line_right(line, label + 48, lp_unit_bytes(unit, phase->io.write));
     lp_line_end(line);
@@ -443,20 +448,20 @@ static void put_io(lp_text *text, const lp_usage *usage)
     }
     pair(text, "Read (from disk)", lp_unit_bytes(value, usage->io.read),
          lp_unit_byte_rate(rate, usage->io.read / seconds));
-    pair(text, "Read (from page cache)", lp_unit_bytes(value, fmax(usage->io.read_chars - usage->io.read, 0.0)), "");
+    pair(text, "Read (from page cache)", lp_unit_bytes(value, lp_usage_cached(&usage->io)), "");
     pair(text, "Write (system calls)", lp_unit_bytes(value, usage->io.write_chars),
          lp_unit_byte_rate(rate, usage->io.write_chars / seconds));
     pair(text, "Write (to disk)", lp_unit_bytes(value, usage->io.write), "");
-    if (usage->io.read_chars + usage->io.write_chars <= 0.0)
-        return;
-    lp__text_blank(text);
-    put_io_phases(text, usage);
-    if (reads > 0.0 || writes > 0.0) {
+    if (usage->io.read_chars + usage->io.write_chars > 0.0) {
         lp__text_blank(text);
-        put_spark(text, "read", usage->read_series, reads, lp_unit_byte_rate(rate, usage->read_peak));
-        put_spark(text, "write", usage->write_series, writes, lp_unit_byte_rate(rate, usage->write_peak));
+        put_io_phases(text, usage);
+        if (reads > 0.0 || writes > 0.0) {
+            lp__text_blank(text);
+            put_spark(text, "read", usage->read_series, reads, lp_unit_byte_rate(rate, usage->read_peak));
+            put_spark(text, "write", usage->write_series, writes, lp_unit_byte_rate(rate, usage->write_peak));
+        }
+        put_attribution(text, usage);
     }
-    put_attribution(text, usage);
     put_missing(text, "I/O", usage, LP_COLUMN_READ_BYTES, offsetof(lp_usage_process, io.read));
 }
 
@@ -649,6 +654,16 @@ static void put_memory(lp_text *text, const lp_usage *usage)
         pair(text, "Largest step up", lp_unit_bytes(unit, trend->step), when);
     }
     put_growing(text, usage);
+    if (isnan(
+            trend
+                ->growth)) { /* the sum over processes is known where an interval was sampled for half of it at least */
+        lp_words words;
+        snprintf(words, sizeof words,
+                 isnan(trend->last) ? "end and growth n/a: no interval (%s) was sampled for half of it"
+                                    : "growth n/a: only one interval (%s) was sampled for half of it",
+                 lp_unit_ns(unit, usage->grid_s * 1e9));
+        lp__text_say(text, 2, words);
+    }
     if (usage->grid_s > 0.0 && usage->covered_s >= 2 * usage->grid_s) {
         lp__text_blank(text);
         put_spark(text, "RSS", usage->rss_series, highest(usage->rss_series), lp_unit_bytes(unit, usage->rss_peak));

@@ -89,13 +89,15 @@ char *lp_unit_ns(lp_unit out, double ns)
         return put_fixed(out, rounded(ns / 1e5), 1, false, "ms");
     if (rounded(ns / 1e7) < 6000)
         return put_fixed(out, rounded(ns / 1e7), 2, false, "s");
-    unsigned long long seconds = ns < 1e18 ? (unsigned long long)(ns / 1e9 + 1e-9) : 1000000000ull;
+    unsigned long long seconds = (unsigned long long)(fmin(ns, 1e27) / 1e9 + 1e-9);
     if (seconds < 60)
         seconds = 60; /* 59.996 s, which shows no hundredths any more */
     if (seconds < 3600)
         snprintf(out, LP_UNIT_SIZE, "%llum %02llus", seconds / 60, seconds % 60);
-    else
+    else if (seconds < 100 * 3600)
         snprintf(out, LP_UNIT_SIZE, "%lluh %02llum", seconds / 3600, seconds / 60 % 60);
+    else
+        snprintf(out, LP_UNIT_SIZE, "%lluh", seconds / 3600); /* columns have room for no more */
     return out;
 }
 

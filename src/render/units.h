@@ -13,7 +13,8 @@
 #define LP_UNIT_SIZE 96
 typedef char lp_unit[LP_UNIT_SIZE];
 
-char *lp_unit_ns(lp_unit out, double ns); /* 0ns 2.5ns 999ns 1.2us 100.0us 1.5ms 1.00s 59.90s 1m 01s 1h 00m 72h 00m */
+char *lp_unit_ns(lp_unit out,
+                 double ns); /* 0ns 2.5ns 999ns 1.2us 100.0us 1.5ms 1.00s 59.90s 1m 01s 1h 00m 99h 59m 100h */
 char *lp_unit_about(lp_unit out, bool estimated, double ns); /* ~1.2us */
 char *lp_unit_bytes(lp_unit out, double bytes);              /* 0 B 1023 B 1.5 KB 1.0 MB, powers of 1024 */
 char *lp_unit_byte_rate(lp_unit out, double bytes_per_s);    /* 35.8 MB/s */

@@ -112,6 +112,24 @@ bool lp_election_seems_held(int dirfd, const char *name)
     return there || (fd >= 0 && lp_election_is_held(dirfd, name));
 }
 
+int64_t lp_election_collector(int dirfd, const char *name)
+{
+    char text[128];
+    int64_t pid = 0, start = 0;
+    size_t got = 0;
+    int saved = errno, fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        if (!lp__read_at(fd, text, sizeof text - 1, 0, &got))
+            got = 0;
+        close(fd);
+    }
+    text[got] = '\0';
+    bool there = is_signature(text, &pid, &start) && lp_describe_pid_runs(pid, start);
+    errno = saved;
+    return there ? pid : 0;
+}
+
 bool lp_election_is_ours(int dirfd, const char *name, int fd)
 {
     struct stat named, opened;

@@ -25,6 +25,8 @@ bool lp_election_is_held(int dirfd, const char *name);
 /* The same in a third of the time: a process of the signed pid is there, be it a zombie or one that got the pid since. For who
  * asks again (a forked child, whose parent has asked, and who asks when a snapshot is overdue). */
 bool lp_election_seems_held(int dirfd, const char *name);
+/* Pid of the living collector that has signed the file; 0: none, or one that is just starting. */
+int64_t lp_election_collector(int dirfd, const char *name);
 /* Descriptor that holds the lock, of the file that has the name now; owned by the caller, who must sign or close it. -1: errno,
  * EWOULDBLOCK when another holds it. A lock that outlived its collector (a forked child had got a copy of the descriptor)
  * is left to the dead: the file is replaced. Only system calls, so that a child that shares its parent's memory may call it. */

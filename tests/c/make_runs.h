@@ -397,6 +397,38 @@ static inline lp_run *made_many(void)
     return made_finish(run);
 }
 
+/* Names as long as a cluster gives them, and figures that need all the room there is. */
+static inline lp_run *made_wide(void)
+{
+    static const char *const hosts[] = {"ip-10-0-12-34.eu-central-1.compute", "gpu-node-0007.cluster.example.org",
+                                        "a-host-whose-name-is-longer-than-any-line-of-a-report-is-ever-shown-wide.org"};
+    static const char *const roles[] = {"a_rather_long_name_of_a_role", "another_long_name_of_a_role",
+                                        "the_longest_name_of_any_role_here"};
+    lp_run *run = made_or_die(lp_run_new());
+    char path[64];
+
+    for (unsigned i = 0; i < 9; i++) {
+        lp_worker *worker = made_worker(roles[i / 3], hosts[i / 3], 4194303 - (int64_t)i);
+        worker->id.hardware = (lp_hardware){128, 256, 128, 2ll << 40, NULL, 0};
+        made_entries(worker, "iteration", 1000, MS, 2 * MS, 0.5, 0.1)->flags |= LP_PHASE_OVERLAP;
+        for (unsigned k = 0; k < 10; k++) {
+            snprintf(path, sizeof path, "iteration/a_phase_of_number_%u", k);
+            lp_phase *phase = made_entries(worker, path, 2000000000, 20 * MS, 40 * MS, 0.5, 0.1);
+            phase->flags |= LP_PHASE_SAMPLED | LP_PHASE_ASYNC | LP_PHASE_IO | LP_PHASE_OVERLAP | LP_PHASE_IO_OVERLAP;
+            phase->stride = 7;
+            phase->errors = phase->abandoned = phase->async_entries = 1000000;
+            made_count(worker, path, "at", 5, 1700000000000000000, INT64_MAX);
+            made_count(worker, path, "bytes", 7, 0, 999999999999);
+        }
+        made_open(worker, "iteration", 3600 * SECOND, 1);
+        made_open(worker, "iteration/a_phase_of_number_1", 1800 * SECOND, 1);
+        worker->final = i < 6;
+        worker->living = i >= 7;
+        made_add(run, worker);
+    }
+    return made_finish(run);
+}
+
 static inline lp_run *made_empty(void)
 {
     lp_run *run = made_or_die(lp_run_new());
@@ -411,7 +443,7 @@ typedef struct made_run {
 } made_run;
 static const made_run made_runs[] = {{"mcts", made_mcts},       {"copier", made_copier}, {"troubled", made_troubled},
                                      {"hostile", made_hostile}, {"chain", made_chain},   {"many", made_many},
-                                     {"empty", made_empty}};
+                                     {"wide", made_wide},       {"empty", made_empty}};
 #define MADE_RUN_COUNT (sizeof made_runs / sizeof *made_runs)
 
 #endif

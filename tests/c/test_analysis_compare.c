@@ -64,6 +64,33 @@ static void rows_and_marks(void)
     lp_run_free(b);
 }
 
+/* Of a phase with sample= those that were measured are what is known. */
+static void evidence_is_what_was_measured(void)
+{
+    static const struct {
+        uint32_t stride;
+        bool thin;
+    } cases[] = {{0, false}, {10, false}, {100, true}}; /* 2,000 entries, 200, 20 */
+    lp_run *a = made_or_die(lp_run_new());
+
+    made_add(a, made_actor(1, 1));
+    made_finish(a);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lp_run *b = made_or_die(lp_run_new());
+        lp_worker *worker = made_actor(1, 1);
+        lp_comparison *comparison = NULL;
+        worker->tree.phases[made_path(worker, "iteration")].stride = cases[i].stride;
+        made_add(b, worker);
+        made_finish(b);
+        REQUIRE(lp_compare(lp_run_tree(a), lp_run_tree(b), &comparison) == LP_OK);
+        CHECK_EQ(row_of(comparison, "iteration")->thin, cases[i].thin);
+        CHECK_EQ(row_of(comparison, "iteration")->samples, 2000);
+        lp_comparison_free(comparison);
+        lp_run_free(b);
+    }
+    lp_run_free(a);
+}
+
 static void the_text(void)
 {
     static lp_sink sink;
@@ -127,6 +154,7 @@ static void with_nothing(void)
 int main(void)
 {
     RUN(rows_and_marks);
+    RUN(evidence_is_what_was_measured);
     RUN(the_text);
     RUN(a_run_with_itself);
     RUN(with_nothing);

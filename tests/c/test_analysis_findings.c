@@ -182,6 +182,54 @@ static void blocked(void)
     end(&s);
 }
 
+/* Ten tasks beside each other wait for ten times as long as their process runs: whether it had work meanwhile is not measured. */
+static void tasks_beside_each_other_are_not_summed(void)
+{
+    for (int overlap = 0; overlap < 2; overlap++) {
+        lp_finding_words words;
+        scene s;
+        start(&s);
+        lp_worker *worker = one_phase("server", 1, "serve", 100.0, 0.5, 0.0);
+        lp_phase *task = made_entries(worker, "serve/fetch", overlap ? 10 : 1, 90 * SECOND, 90 * SECOND, 0.0, 0.0);
+        uint64_t waited = task->wall_ns;
+        worker->tree.phases[made_path(worker, "serve")].child_ns = 90 * SECOND;
+        worker->tree.phases[made_path(worker, "serve")].flags |= overlap ? LP_PHASE_OVERLAP : 0;
+        s.workers[s.count++] = worker;
+        derive(&s);
+        CHECK_EQ(waited, (overlap ? 10u : 1u) * 90 * SECOND);
+        const lp_finding *found = only(&s, overlap ? NULL : "blocked-phase", &words);
+        if (found)
+            CHECK_NEAR(found->share, 0.9, 1e-9);
+        end(&s);
+    }
+}
+
+/* Of two hosts the one where the role runs, not the one with the fewest CPUs. */
+static void starved_where_it_runs(void)
+{
+    lp_usage_host hosts[2];
+    lp_finding_words words;
+    scene s;
+
+    start(&s);
+    s.workers[s.count++] = one_phase("actor", 1, "step", 100.0, 0.60, 0.40);
+    s.workers[s.count++] = one_phase("learner", 2, "train", 100.0, 1.0, 0.0);
+    s.workers[1]->id.host = made_str("node08");
+    derive(&s);
+    hosts[0] = hosts[1] = s.host;
+    hosts[0].cpus = hosts[0].online = 16.0;
+    hosts[0].quota = (double)NAN;
+    hosts[1].host = 1;
+    hosts[1].cpus = 1.0;
+    s.usage.hosts = hosts;
+    s.usage.host_count = 2;
+    CHECK_EQ(lp_report_add_usage(s.report, &s.usage), LP_OK);
+    const lp_finding *found = only(&s, "starved", &words);
+    if (found)
+        CHECK(strstr(words.detail, "node07 lets 4 recorded process(es) use 16.0 core(s)") != NULL);
+    end(&s);
+}
+
 static void slow_worker(void)
 {
     static const struct {
@@ -331,6 +379,8 @@ int main(void)
 {
     RUN(starved);
     RUN(blocked);
+    RUN(tasks_beside_each_other_are_not_summed);
+    RUN(starved_where_it_runs);
     RUN(slow_worker);
     RUN(gpu_idle);
     RUN(the_hosts_trouble);

@@ -275,6 +275,28 @@ static void own_cost(void)
     lp_run_free(run);
 }
 
+/* An entry that sample= leaves out costs its call, which is most of it. */
+static void own_cost_of_what_is_left_out(void)
+{
+    lp_run *run = made_or_die(lp_run_new());
+    lp_worker *worker = made_worker("main", "node07", 1);
+
+    made_entries(worker, "all", 1, SECOND, SECOND, 1.0, 0.0);
+    made_entries(worker, "all/step", 1000000, 800, 1000, 1.0, 0.0)->stride = 100;
+    made_count(worker, "all/step", "n", 1000000, 1, 1);
+    made_nesting(worker);
+    worker->elapsed_ns = 2 * SECOND;
+    made_add(run, worker);
+    made_finish(run);
+    lp_report *report = report_of(run);
+    double cost = 1e6 * (90e-9 + 20e-9) + 90e-9; /* seconds: an entry 90 ns, a count 20 ns, as made_worker has it */
+    CHECK_NEAR(report->own_share, cost / 2.0, 1e-9);
+    CHECK_NEAR(report->roles[0].own_share, cost / 1.0, 1e-9);
+    CHECK_NEAR(phase_of(report, 0, "all")->own_share, cost / 1.0, 1e-9);
+    lp_report_free(report);
+    lp_run_free(run);
+}
+
 static void lists(void)
 {
     lp_run *run = made_troubled();
@@ -316,6 +338,7 @@ int main(void)
     RUN(without_branching_the_levels);
     RUN(overlapping_children_are_sums);
     RUN(own_cost);
+    RUN(own_cost_of_what_is_left_out);
     RUN(lists);
     return check_done();
 }

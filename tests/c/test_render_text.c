@@ -202,6 +202,21 @@ static void the_best_dozen_without_all(void)
     lp_run_free(run);
 }
 
+/* What has no room goes on below: whole, not cut, and not beyond the page. */
+static void what_is_too_long_goes_on_below(void)
+{
+    lp_run *run = made_wide();
+    char *text = text_of(run, (lp_text_options){.width = 64, .utf8 = true});
+
+    check_has(text, "Roles\n    ");
+    check_has(text, "(3 nodes)\n");
+    check_has(text, "\n      1,700,000,000,000,000,000..9,223,372,036,854,775,807\n      p50 ");
+    check_has(text, " (128 of 256 CPUs may be used)");
+    check_has(text, "\n    2 more\n");
+    free(text);
+    lp_run_free(run);
+}
+
 static void no_bare_other(void)
 {
     lp_run *run = made_chain();
@@ -246,6 +261,7 @@ int main(void)
     RUN(names_every_trouble);
     RUN(an_end_outside_every_phase_is_no_warning);
     RUN(the_best_dozen_without_all);
+    RUN(what_is_too_long_goes_on_below);
     RUN(no_bare_other);
     RUN(not_measured_is_no_zero);
     return check_done();

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "render/inert.h"
+#include "render/line.h"
 #include "render/top.h"
 
 static void take(lp_top *top, lp_run *run)
@@ -106,6 +107,34 @@ static void scrolling_reaches_the_end(void)
     lp_top_free(top);
 }
 
+/* A line that does not fit ends in an ellipsis, in all colours: "100h" without its end would be a time, too. */
+static void what_is_cut_looks_cut(void)
+{
+    static const struct {
+        unsigned width;
+        bool utf8, color;
+        const char *end;
+    } cases[] = {{8, true, false, "0123456\xe2\x80\xa6\n"},
+                 {8, false, false, "012345..\n"},
+                 {10, true, false, "0123456789\n"},
+                 {1, true, false, "0\n"},
+                 {8, true, true, "0123456\x1b[0m\x1b[0m\xe2\x80\xa6\n"}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *line = cases[i].color ? "0123\x1b[1m456789\x1b[0m\n" : "0123456789\n";
+        static lp_sink sink;
+        lp_sink_open_memory(&sink);
+        lp_line_cut(&sink, line, strlen(line), cases[i].width, cases[i].color, cases[i].utf8);
+        REQUIRE(lp_sink_flush(&sink) == LP_OK);
+        size_t size = strlen(cases[i].end);
+        if (cases[i].color)
+            CHECK(strstr(sink.data, "\x1b[1m456\x1b[0m\x1b[0m\xe2\x80\xa6\n") != NULL);
+        else
+            CHECK_MEM(sink.data, cases[i].end, size + 1);
+        lp_sink_free(&sink);
+    }
+}
+
 static void orders(void)
 {
     lp_top *top = lp_top_new();
@@ -169,6 +198,7 @@ int main(void)
 {
     RUN(every_size);
     RUN(scrolling_reaches_the_end);
+    RUN(what_is_cut_looks_cut);
     RUN(orders);
     RUN(choices);
     return check_done();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from lptest import lineprofiler
 from samplefile import ROWS, SampleFile, Series, Share, Worker, host
 
-MS = 1_000_000
+MS, SECOND = 1_000_000, 1_000_000_000
 DENIED, HIDDEN, NOT_DUE, NAMESPACE, NO_DRIVER, NOT_USED = 3, 7, 1, 15, 11, 16
 
 
@@ -115,6 +116,80 @@ def test_bytes_that_nobody_may_read_have_their_reason(tmp_path: Path, missing: i
     rows(worker(2), tmp_path, usual(), ["step"]).write(tmp_path)
     assert f"I/O n/a of 1 of 2 processes: {reason}" in joined(text_of(tmp_path))
     assert "Read (from disk) 98.0 MB" in joined(text_of(tmp_path))
+
+
+def test_no_bytes_of_one_process_are_not_those_of_another(tmp_path: Path) -> None:
+    """Where all that is known moved nothing, what is not known is said all the same."""
+    rows(worker(1), tmp_path, usual(0), ["step"]).write(tmp_path)
+    rows(worker(2), tmp_path, usual() | dict.fromkeys((12, 13, 14, 15), DENIED), ["step"]).write(tmp_path)
+    text = joined(text_of(tmp_path))
+    assert "Write (to disk) 0 B" in text
+    assert "I/O n/a of 1 of 2 processes: permission denied" in text
+
+
+def test_what_is_not_measured_is_null_everywhere(tmp_path: Path) -> None:
+    rows(worker(1), tmp_path, dict.fromkeys(usual(), HIDDEN), ["step"]).write(tmp_path)
+    found = json.loads(text_of(tmp_path, "--json"))["resources"]
+    bytes_keys = ("read_bytes", "write_bytes", "read_chars", "write_chars", "cached_read_bytes")
+    for one, keys in [
+        (found["processes"][0], (*bytes_keys, "cpu_s", "peak_rss")),
+        (found["phases"][0], (*bytes_keys, "cpu_s", "rss_growth")),
+    ]:
+        assert {key: one[key] for key in keys} == dict.fromkeys(keys)
+    assert (found["io"], found["memory"]) == (None, None)
+    assert found["phases"][0]["seconds"] == 98.0
+
+
+def test_a_counter_that_begins_anew_takes_no_other_with_it(tmp_path: Path) -> None:
+    """Of the interval in which it fell nothing is known, of all others it is, and each of the four by itself."""
+    about = worker(1)
+    about.write(tmp_path)
+    written = [k << 20 for k in range(50)] + [k << 20 for k in range(ROWS - 50)]
+    series = Series(1, usual() | {13: written}, shares=[(("step", 1000),)] * ROWS)
+    file = SampleFile(about, 1)
+    file.batch(series, 0, 50)
+    file.batch(series, 50, ROWS)
+    file.write(tmp_path)
+    found = json.loads(text_of(tmp_path, "--json"))["resources"]
+    for one in (found["io"], found["phases"][0], found["processes"][0]):
+        assert (one["write_bytes"], one["read_bytes"], one["write_chars"]) == (97 << 20, 98 << 20, 98 << 20)
+    assert "step 98.0 MB 0 B 98.0 MB 97.0 MB" in joined(text_of(tmp_path))
+
+
+def test_how_busy_a_host_is_where_that_is_read_seldom(tmp_path: Path) -> None:
+    """Two and a half CPUs all the time: a mean over the time between two readings, and nothing of a single one."""
+    for readings, mean in [((0, 11), 2.5), ((3, 14, 25), 2.5), ((0,), None), ((), None)]:
+        run = tmp_path / str(readings)
+        about = worker(1)
+        rows(about, run, usual(), ["step"]).write(run)
+        file = SampleFile(about, 2)
+        busy = [2_500_000 * k if k in readings else None for k in range(ROWS)]
+        file.add(Series(2, {40: [32] * ROWS, 41: busy, 61: [10_000 * k for k in range(ROWS)]}))
+        file.write(run)
+        found = json.loads(text_of(run, "--json"))["resources"]["hosts"]["node07"]
+        assert (found["busy_cores_mean"], found["pressure_io_full"], found["sampled_s"]) == (mean, 0.01, 98.0)
+
+
+def test_memory_of_a_run_that_is_shorter_than_an_interval(tmp_path: Path) -> None:
+    """What all processes held together at the end is a figure of an interval; without one there is a reason."""
+    about = Worker("r", "node07", 1, elapsed=SECOND + 200 * MS)
+    about.phase("step", 1, 1000 * MS, 1000 * MS)
+    for seconds, reason in [
+        (1, "end and growth n/a: no interval (1.00s) was sampled for half of it"),
+        (2, "growth n/a: only one interval (1.00s) was sampled for half of it"),
+        (3, None),
+    ]:
+        run = tmp_path / str(seconds)
+        about.elapsed = seconds * SECOND + 200 * MS
+        first = {column: known[:seconds] for column, known in usual().items() if isinstance(known, list)}
+        about.write(run)
+        file = SampleFile(about, 1)
+        file.add(Series(1, first, shares=[(("step", 1000),)] * seconds))
+        file.write(run)
+        memory = joined("\n".join(section(text_of(run), "MEMORY (RSS)")))
+        assert ("At the end n/a" in memory) == (seconds == 1)
+        assert ("n/a:" in memory) == (reason is not None)
+        assert (reason or "") in memory
 
 
 def test_a_process_of_which_nothing_is_known(tmp_path: Path) -> None:

@@ -305,6 +305,74 @@ def test_run_directory_goes_while_recording(stage: Stage, what: str) -> None:
         assert stage.run.read_text() == "in the way"
 
 
+@pytest.mark.parametrize("instead", ["nothing", "a link", "a folder", "a file"])
+def test_run_directory_is_moved_before_the_close(stage: Stage, instead: str) -> None:
+    """The last snapshot goes where the others are, and what stands in the directory's place gets none."""
+    program = stage.start(
+        """
+        import os, sys
+        from lineprofiler.accounting import Profiler
+        profiler = Profiler("run", role="r", run_id="it", snapshot_interval_s=0.05)
+        with profiler.phase("a"):
+            print("ready", flush=True)
+            sys.stdin.readline()
+        if os.fork() == 0:
+            with profiler.phase("w"):
+                pass
+            sys.exit()
+        os.wait()
+        profiler.close()
+        """
+    )
+    assert program.stdin is not None
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+    wait_for(lambda: stage.snapshots(), "a snapshot")
+    stage.run.rename(stage.folder / "moved")
+    elsewhere = stage.folder / "elsewhere"
+    elsewhere.mkdir()
+    if instead == "a link":
+        stage.run.symlink_to("elsewhere")
+    elif instead == "a folder":
+        stage.run.mkdir()
+        elsewhere = stage.run
+    elif instead == "a file":
+        stage.run.write_text("in the way")
+    program.stdin.write("\n")
+    program.stdin.flush()
+    assert program.wait(60) == 0
+    stage.settle()
+    report = stage.report("moved")
+    report.healthy()
+    assert report.calls() == {"a": 1, "w": 1}
+    assert [w["state"] for w in report.workers] == ["closed", "closed"]
+    assert list(elsewhere.iterdir()) == []
+    assert stage.run.exists() is (instead != "nothing")
+
+
+def test_a_link_leads_elsewhere_and_there_is_no_collector(stage: Stage) -> None:
+    """`latest` was made to lead to the next run: nothing of this one goes there, its directory's reader finds it."""
+    (stage.folder / "first").mkdir()
+    (stage.folder / "second").mkdir()
+    stage.run.symlink_to("first")
+    stage.python(
+        """
+        import os
+        from lineprofiler.accounting import Profiler
+        profiler = Profiler("run", role="r", run_id="it")
+        with profiler.phase("a"):
+            os.remove("run")
+            os.symlink("second", "run")
+        profiler.close()
+        """,
+        env={"LINEPROFILER_COLLECTOR": "0"},
+    ).expect()
+    assert list((stage.folder / "second").iterdir()) == []
+    report = stage.report("first")
+    assert report.calls() == {"a": 1}
+    assert [w["state"] for w in report.workers] == ["closed"]
+
+
 def loop_mount_works(folder: Path) -> bool:
     script = "truncate -s 8M d && mkfs.ext4 -q d && mkdir m && mount -o loop d m && fsfreeze -f m && fsfreeze -u m"
     command = ["unshare", "--mount", "sh", "-c", script + " && umount m"]

@@ -148,6 +148,34 @@ def test_names_of_segments_are_removed(stage: Stage) -> None:
     assert report.calls()["done"] == 3
 
 
+def test_names_are_removed_and_another_collector_comes(stage: Stage) -> None:
+    """The files go, the folder stays, and a process begins at once: its collector cannot see a segment without a name,
+    so the first one stays for that."""
+    program = start_open(stage, LINEPROFILER_RUN_ID="same")
+    first = the_collector(stage)
+    (segment,) = segment_files(stage)
+    wait_for(lambda: str(segment) in links_of(first), "opened by the collector")
+    os.kill(first, signal.SIGSTOP)  # it would make its lock anew
+    segment.unlink()
+    lock_file(stage).unlink()
+    other = start_open(stage, LINEPROFILER_RUN_ID="same")
+    wait_for(lambda: len(stage.collectors()) == 2, "another collector", GUARD_S)
+    (second,) = set(stage.collectors()) - {first}
+    (segment,) = segment_files(stage)
+    wait_for(lambda: str(segment) in links_of(second), "opened by the other collector")
+    os.kill(first, signal.SIGCONT)
+    time.sleep(1.2)  # a look at its lock lies in between
+    assert set(stage.collectors()) == {first, second}
+    assert str(segment) not in links_of(first), "that of the other process is the other's"
+    program.kill()
+    program.wait()
+    wait_for(lambda: stage.collectors() == [second], "the first has nothing to stay for", GUARD_S)
+    report = stage.report()
+    assert report.worker(program.pid)["state"] == "died"
+    assert report.calls()["done"] == 6
+    assert other.poll() is None
+
+
 def links_of(pid: int) -> list[str]:
     found = []
     for entry in os.scandir(f"/proc/{pid}/fd"):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from snapfile import MS, SECOND, START, Worker, crc32c, fixed64, message, number, signed, text, varint
 
 MONO = 5_000 * SECOND  # of the host's monotonic clock at START
-NOT_USED, NO_LIMIT, DENIED, PARTITIONED = 16, 5, 3, 14
+NOT_USED, NO_LIMIT, DENIED, PARTITIONED, NOT_DUE = 16, 5, 3, 14, 1
 
 # Numbers of columns (docs/resources.md): those that only rise.
 COUNTERS = {
@@ -73,17 +73,20 @@ def sealed(tag: int, body: bytes) -> bytes:
 
 @dataclass
 class Series:
-    """Rows of one subject, one a second. A column is a list of values, or a reason why it has none."""
+    """Rows of one subject, one a second. A column is a list of values, or a reason why it has none.
+
+    A value of None was not read for that row.
+    """
 
     kind: int
-    columns: dict[int, list[int] | int]
+    columns: Mapping[int, Sequence[int | None] | int]
     index: int = 0
     label: str = ""
     shares: list[tuple[Share, ...]] = field(default_factory=list)  # path and parts of 1000, of each row
 
     @property
     def rows(self) -> int:
-        return max((len(values) for values in self.columns.values() if isinstance(values, list)), default=ROWS)
+        return max((len(values) for values in self.columns.values() if not isinstance(values, int)), default=ROWS)
 
 
 class SampleFile:
@@ -126,12 +129,20 @@ class SampleFile:
         self.data += sealed(3, body)
 
     @staticmethod
-    def column(column: int, values: list[int] | int, start: int, end: int) -> bytes:
+    def column(column: int, values: Sequence[int | None] | int, start: int, end: int) -> bytes:
         if isinstance(values, int):
             return number(1, column) + number(2, values)
-        part = values[start:end]
+        part = [value for value in values[start:end] if value is not None]
+        if not part:
+            return number(1, column) + number(2, NOT_DUE)
         steps = [b - a for a, b in pairwise(part)]
-        out = number(1, column) + signed(4, part[0])
+        out = number(1, column)
+        if len(part) < end - start:
+            known = [value is not None for value in values[start:end]]
+            runs = [(is_known, len(list(group))) for is_known, group in groupby(known)]
+            out += number(2, NOT_DUE)
+            out += message(3, b"".join(varint(length) for _, length in ([] if known[0] else [(True, 0)]) + runs))
+        out += signed(4, part[0])
         if any(steps):
             out += message(5, tokens(steps if column in COUNTERS else [zigzag(step) for step in steps]))
         return out

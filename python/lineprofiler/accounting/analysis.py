@@ -111,7 +111,7 @@ def _add_phases(analysis: SampleAnalysis, phases: list[tuple[float, ...]], sampl
             analysis.io_by_phase[key] = moved
         sizes = [sample.rss for sample in samples if sample.rss > 0 and (sample.phase or NO_PHASE) == key]
         if sizes:
-            slope = growth / seconds if seconds > 0 else 0.0
+            slope = _or_zero(growth) / seconds if seconds > 0 else 0.0
             analysis.memory_by_phase[key] = MemoryTrend(sizes[0], sizes[-1], max(sizes), slope)
 
 
