@@ -22,6 +22,7 @@ void lp__lines_pause(lp_lines *lines); /* and takes the lock */
 void lp__lines_go_on(lp_lines *lines);
 lp_line_thread *lp__lines_attached(lp_lines *lines); /* also while off; NULL: no memory */
 bool lp__lines_is_ours(const lp_lines *lines, const lp_line_thread *th);
+void lp__lines_thread_free(lp_line_thread *th);
 
 /* line_stack.c */
 bool lp__lines_stack_make(lp_line_thread *th);

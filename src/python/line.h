@@ -68,6 +68,8 @@ struct LineEngine {
 int lpy_line_init(PyObject *module);
 /* Adds a sentence to `trouble`, once. Keeps a set exception, sets none. */
 void lpy_line_note(LineEngine *engine, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Whether an exception is set that Python of our own cannot have raised: a signal's handler has, and the program is to get it. */
+bool lpy_line_interrupted(void);
 /* The code object's entry; made and kept for ever. NULL: no memory, no exception is set; or a signal's handler raised, it is. */
 lp_line_code *lpy_line_code(LineEngine *engine, PyObject *code);
 /* A code object at its first call, or on a stack: asks `select`, marks and arms it. NULL: it is not to be measured. May run Python;

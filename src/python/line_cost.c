@@ -226,12 +226,11 @@ static void measure(const lpy_line_backend *backend, costs *c)
     }
     lpy_probe_done(probes);
     lpy_tracers_put_back(tstate, &tracers);
-    /* The probes raise nothing that they do not catch: it is a signal's handler that did, and the next one measures. */
-    c->measured = !PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_MemoryError);
-    if (c->measured)
+    /* The probes raise nothing that they do not catch: then the next one measures. */
+    c->measured = !PyErr_Occurred();
+    c->good = c->good && c->measured;
+    if (!lpy_line_interrupted())
         PyErr_Clear();
-    else
-        c->good = false;
 }
 
 int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost)

@@ -74,6 +74,12 @@ void lpy_turn_give(lpy_turn *turn)
     turn->thread = 0;
 }
 
+bool lpy_line_interrupted(void)
+{
+    return PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_MemoryError) &&
+           !PyErr_ExceptionMatches(PyExc_RecursionError);
+}
+
 /* ---- hooks of the core ----------------------------------------------------------------------------------------------- */
 
 /* From threading's table of its threads: no code of the program's runs. */

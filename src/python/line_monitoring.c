@@ -364,7 +364,7 @@ static bool try_out(LineEngine *engine, int tool)
         PyObject *check = callback_new(engine, on_line_check), *result = NULL;
         if (check && subscribe(tool, LINE, check) && set_local(tool, code, mon.bit[LINE] | mon.bit[START])) {
             result = PyEval_EvalCode(code, globals, globals);
-            interrupted = !result && !PyErr_ExceptionMatches(PyExc_MemoryError);
+            interrupted = lpy_line_interrupted();
         }
         PyErr_Fetch(&type, &value, &traceback);
         set_local(tool, code, 0);

@@ -727,7 +727,7 @@ static int trace_start(LineEngine *engine)
     if (engines) /* even if we do not start: the list before is gone */
         state.engines = engines;
     if (!engines || (!state.active && switch_on() < 0)) {
-        if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        if (!lpy_line_interrupted()) {
             PyErr_Clear();
             lpy_line_note(engine, "no memory to start");
         }

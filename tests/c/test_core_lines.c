@@ -1,5 +1,7 @@
 /* The line engine without Python: events at moments that the test chooses, so that every figure is known to the tick. */
 #include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -599,6 +601,50 @@ static void a_thread_ends_within_a_region(void)
     lp_lines_free(lines);
 }
 
+static void *makes_a_call(void *lines)
+{
+    call(lines, 0, 0, 100);
+    leave(lines, 0, 0, 110);
+    return NULL;
+}
+
+/* KiB of memory that a forked child finds wiped, which is what the states of threads lie in. */
+static long wiped_memory(void)
+{
+    FILE *file = fopen("/proc/self/smaps", "re");
+    char text[512];
+    long size = 0, sum = 0;
+
+    while (file && fgets(text, sizeof text, file)) {
+        sscanf(text, "Size: %ld", &size);
+        if (strncmp(text, "VmFlags:", 8) == 0 && strstr(text, " wf"))
+            sum += size;
+    }
+    if (file)
+        fclose(file);
+    return sum;
+}
+
+static void threads_and_engines_that_end_leave_nothing(void)
+{
+    long before = wiped_memory();
+
+    CHECK(before > 0); /* of the main thread */
+    for (int i = 0; i < 50; i++) {
+        lp_lines *lines = engine_of(1);
+        pthread_t thread;
+        pthread_create(&thread, NULL, makes_a_call, lines);
+        if (i % 2) /* either may be the last */
+            pthread_join(thread, NULL);
+        while (i % 2 == 0 && read_all(lines).calls[0] == 0)
+            sched_yield();
+        lp_lines_free(lines);
+        if (i % 2 == 0)
+            pthread_join(thread, NULL);
+    }
+    CHECK_EQ(wiped_memory(), before);
+}
+
 static void threads_without_a_common_lock(void)
 {
     shared = lp_lines_new(&(lp_line_hooks){.open = open_segment, .thread_name = thread_name}, true);
@@ -625,6 +671,7 @@ int main(void)
     RUN(regions_have_cells_of_their_own);
     RUN(regions_are_left_in_any_order);
     RUN(a_thread_ends_within_a_region);
+    RUN(threads_and_engines_that_end_leave_nothing);
     RUN(a_child_starts_from_zero);
     RUN(threads_without_a_common_lock);
     return check_done();

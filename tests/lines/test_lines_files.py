@@ -149,6 +149,22 @@ BROKEN = {
     "hits are text": state_of({"timings": {("f", 1, "g"): [(1, "2", 3)]}, "unit": 1e-9}),
     "time is infinite": state_of({"timings": {("f", 1, "g"): [(1, 2, float("inf"))]}, "unit": 1e-9}),
     "line beyond 64 bits": state_of({"timings": {("f", 1, "g"): [(1 << 70, 2, 3)]}, "unit": 1e-9}),
+    "ours, a cost that is no number": state_of(
+        {
+            "timings": {},
+            "unit": 1e-9,
+            "lineprofiler": {
+                "version": 1,
+                "own_cost": {"line": float("nan")},
+                "notes": [],
+                "places": [],
+                "processes": 1,
+                "full": True,
+                "sources": {},
+                "functions": [],
+            },
+        }
+    ),
     "ours, damaged": state_of({"timings": {}, "unit": 1e-9, "lineprofiler": {"version": 1, "sources": 3}}),
 }
 

@@ -9,6 +9,7 @@ then every entry is checked.
 from __future__ import annotations
 
 import io
+import math
 import os
 import pickle
 import secrets
@@ -144,7 +145,7 @@ def _theirs(timings: dict[Any, Any], unit: float) -> Profile:
 
 def _ours(extra: dict[Any, Any]) -> Profile:
     profile = Profile(
-        own_cost={_text(k): float(v) for k, v in extra["own_cost"].items()},
+        own_cost={_text(k): _finite(v) for k, v in extra["own_cost"].items()},
         notes=[_text(note) for note in extra["notes"]],
         places=[_text(place) for place in extra["places"]],
         processes=_number(extra["processes"]),
@@ -187,6 +188,12 @@ def _ns(value: Any, unit: float) -> int:
     if not isinstance(value, (int, float)):
         raise ValueError(f"{type(value).__name__} for a time")
     return _number(int(value) if unit == _UNIT and isinstance(value, int) else round(value * unit / _UNIT))
+
+
+def _finite(value: Any) -> float:
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"{value!r:.40} for a cost")
+    return float(value)
 
 
 def _text(value: Any) -> str:
