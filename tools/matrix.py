@@ -33,6 +33,8 @@ CROSS = ROOT / "tools" / "cross"
 LOGS = BUILD / "matrix-logs"
 # As they are called inside of the root folder, where the checkout is at /src.
 NEWEST = ("python3.14", "python3.15")
+# Minutes for the tests of one version: two parts run at once here, and nobody waits.
+SUITE_LIMIT = 100
 # In qemu an instruction is some twenty.
 EMULATED = 20
 # What qemu says yes to and does not do, and the tests that need it. They are run; one that fails is counted as
@@ -90,7 +92,7 @@ def suite(part: str, command: list[str], options: list[str], env: dict[str, str]
     close a part, not the matrix."""
     results = BUILD / f"test-logs-{part}" / "results.json"
     results.unlink(missing_ok=True)
-    command = [*command, "tools/run_tests.py", "--tag", part, *options]
+    command = [*command, "tools/run_tests.py", "--tag", part, "--limit", str(SUITE_LIMIT), *options]
     child = subprocess.Popen(
         command,
         cwd=ROOT,

@@ -29,10 +29,11 @@ from envs import BUILD, ROOT, Interpreter, SetupError, say
 LOGS = BUILD / "test-logs"
 # tests/house/test_runner.py sees to it that no folder is forgotten here.
 SUITES = ["house", "docs", "python", "lines", "processes", "faults", "cli", "field", "spec", "pages"]
-# Far above what a run takes (minutes); it ends one that hangs so that the log says where.
-SUITE_LIMIT_S = 25 * 60
+# Minutes, far above what a run takes; it ends one that hangs so that the log says where.
+SUITE_LIMIT = 25
 # How many times longer anything may take under a sanitizer.
 SANITIZED_SLOWER = 4
+TIMED_OUT = -1000  # no signal
 
 
 @dataclass
@@ -75,8 +76,15 @@ def count_junit(result: Result, path: Path, excused: Callable[[str], str] = lamb
             result.passed += 1
 
 
+def how_it_ended(status: int, limit: int) -> str:
+    """`status` as run_logged gives it, `limit` in minutes."""
+    if status == TIMED_OUT:
+        return f"was ended after {limit} minutes"
+    return f"ended with signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"ended with exit {status}"
+
+
 def run_logged(command: list[object], log: Path, env: dict[str, str], limit_s: float) -> int:
-    """Runs a test runner in a process group of its own; after the limit the whole group ends (exit -9)."""
+    """Runs a test runner in a process group of its own; after the limit the whole group ends (TIMED_OUT)."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as out:
         child = subprocess.Popen(
@@ -95,7 +103,7 @@ def run_logged(command: list[object], log: Path, env: dict[str, str], limit_s: f
             time.sleep(2)
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-            return -signal.SIGKILL
+            return TIMED_OUT
         except BaseException:
             os.killpg(child.pid, signal.SIGKILL)
             raise
@@ -152,12 +160,12 @@ def c_tests(
             names = (p.stem.removeprefix("test_") for p in sorted((ROOT / "tests" / "c").glob("test_*.c")))
             command += [name for name in names if name.startswith(layers)]
         full = {**envs.clean_environment(PATH=envs.tool_path(venv)), **env}
-        status = run_logged(command, result.log, full, SUITE_LIMIT_S * slower)
+        status = run_logged(command, result.log, full, SUITE_LIMIT * 60 * slower)
         if junit.exists():
             count_junit(result, junit, excused or (lambda name: ""))
         # A test that crashed after its last printed line has no failed case of its own.
         if status != 0 and result.failed == 0 and not (excused and result.skips):
-            result.fail(f"meson test ended with {status}")
+            result.fail(f"meson test {how_it_ended(status, SUITE_LIMIT * slower)}")
         if result.passed + result.failed == 0:
             result.fail("no C test ran")
     except SetupError as error:
@@ -192,14 +200,14 @@ def pytest_run(
         command += ["-k", args.k]
     command += paths
     full = {**envs.clean_environment(PATH=envs.tool_path(venv), PYTHONDONTWRITEBYTECODE="1"), **env}
-    status = run_logged(command, log, full, SUITE_LIMIT_S * (SANITIZED_SLOWER if "TESTS_SANITIZED" in env else 1))
+    limit = args.limit * (SANITIZED_SLOWER if "TESTS_SANITIZED" in env else 1)
+    status = run_logged(command, log, full, limit * 60)
     if junit.exists():
         count_junit(result, junit)
     # 0: all passed; 1: failures, already counted; 5: nothing matched the marker. All else killed the runner itself,
     # a crash of the extension most likely, and whatever it had not reported yet is lost.
     if status not in (0, 1, 5) or (status == 1 and result.failed == 0):
-        what = f"signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit {status}"
-        result.fail(f"pytest ended with {what}")
+        result.fail(f"pytest {how_it_ended(status, limit)}")
     elif status == 0 and not junit.exists():
         result.fail("pytest left no results")
     return finish(result, started)
@@ -340,6 +348,13 @@ def main() -> int:
         default="",
         metavar="NAME",
         help="keep logs and C builds apart from those of runs without, or elsewhere",
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=SUITE_LIMIT,
+        metavar="MINUTES",
+        help="after which the tests of one version are ended, a guard against hanging (default: %(default)s)",
     )
     parser.add_argument("--no-timing", dest="timing", action="store_false", help="leave out tests marked timing")
     parser.add_argument(

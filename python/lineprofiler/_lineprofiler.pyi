@@ -211,8 +211,8 @@ def report_json(run: dict[str, Any], samples: bool, /) -> str: ...
 def report_file(path: str, json: bool, /) -> str:
     """The report of a run directory, from files to text. Raises OSError."""
 
-def compare_trees(a: list[_Row], b: list[_Row], /) -> list[tuple[str, int, int, float, float, float, float]]:
-    """(phase, entries a, b, mean a, b, median a, b in ns), in the order of the report."""
+def compare_trees(a: list[_Row], b: list[_Row], /) -> list[tuple[str, int, int, float, float, float, float, int]]:
+    """(phase, entries a, b, mean a, b, median a, b in ns, measured entries), in the order of the report."""
 
 def render_comparison(
     a: list[_Row], b: list[_Row], label_a: str, label_b: str, width: int, color: bool, utf8: bool, /

@@ -7,9 +7,10 @@
 #include "analysis/tree_math.h"
 #include "store/arena.h"
 
-static bool moved(double ratio, double by)
+/* One of them moved, the other did not. */
+static bool only_one_moved(double ratio, double other)
 {
-    return ratio > 1.0 + by || ratio < 1.0 / (1.0 + by);
+    return fabs(ratio - 1.0) > LP_TAIL_MOVED && fabs(other - 1.0) < LP_TAIL_STILL;
 }
 
 /* By its cell, not clamped to the minimum and maximum of one run: equal distributions must have equal medians. */
@@ -53,7 +54,7 @@ static lp_status set_path(lp_arena *arena, const lp_tree *tree, uint32_t index, 
     return LP_OK;
 }
 
-static void judge(lp_delta *row, uint64_t measured)
+static void judge(lp_delta *row)
 {
     row->samples = row->entries_a < row->entries_b ? row->entries_a : row->entries_b;
     row->only_in = row->entries_a == 0 ? 'B' : row->entries_b == 0 ? 'A' : 0;
@@ -61,13 +62,12 @@ static void judge(lp_delta *row, uint64_t measured)
         row->samples = row->entries_a + row->entries_b;
         return;
     }
-    row->thin = measured < LP_THIN_EVIDENCE;
+    row->thin = row->measured < LP_THIN_EVIDENCE;
     row->ratio = row->per_entry_a > 0.0 ? row->per_entry_b / row->per_entry_a : 0.0;
     row->p50_ratio = row->p50_a > 0.0 ? row->p50_b / row->p50_a : 0.0;
-    row->percent = row->ratio > 0.0 ? (row->ratio - 1.0) * 100.0 : 0.0;
+    row->percent = row->per_entry_a > 0.0 ? (row->ratio - 1.0) * 100.0 : 0.0;
     if (row->ratio > 0.0 && row->p50_ratio > 0.0)
-        row->tail_moved = (moved(row->ratio, LP_TAIL_MOVED) && !moved(row->p50_ratio, LP_TAIL_STILL)) ||
-                          (moved(row->p50_ratio, LP_TAIL_MOVED) && !moved(row->ratio, LP_TAIL_STILL));
+        row->tail_moved = only_one_moved(row->ratio, row->p50_ratio) || only_one_moved(row->p50_ratio, row->ratio);
 }
 
 static lp_status add_row(lp_comparison *to, const lp_tree *tree, uint32_t index, const lp_phase *a, const lp_phase *b)
@@ -80,7 +80,8 @@ static lp_status add_row(lp_comparison *to, const lp_tree *tree, uint32_t index,
     set_side(b, &row->entries_b, &measured_b, &row->per_entry_b, &row->p50_b);
     if (row->entries_a == 0 && row->entries_b == 0)
         return LP_OK;
-    judge(row, measured_a < measured_b ? measured_a : measured_b);
+    row->measured = row->entries_a == 0 || (row->entries_b && measured_b < measured_a) ? measured_b : measured_a;
+    judge(row);
     lp_status status = set_path(to->arena, tree, index, row);
     if (status == LP_OK)
         to->count++;

@@ -18,6 +18,7 @@ typedef struct lp_delta {
     double ratio, p50_ratio;         /* b / a; 0 where only in one */
     double percent;                  /* (ratio - 1) * 100; 0 where only in one */
     uint64_t samples;                /* the smaller number of entries */
+    uint64_t measured;               /* and of measured ones, which are fewer with sample= */
     bool thin, tail_moved;
     char only_in; /* 'A', 'B', or 0 */
 } lp_delta;

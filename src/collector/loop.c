@@ -88,10 +88,9 @@ static bool open_watch(collector *c, const lp__collector_task *task)
     writer->run = open(task->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     w->poll = epoll_create1(EPOLL_CLOEXEC);
     if (w->folder < 0 || writer->run < 0 || w->poll < 0 || strlen(task->folder) >= sizeof w->path ||
-        fstat(w->folder, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 077) != 0 || fstat(writer->run, &st) != 0)
+        fstat(w->folder, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 077) != 0 ||
+        !lp_folder_look(writer->run, "", &w->run_dir))
         return false;
-    w->run_dev = (uint64_t)st.st_dev;
-    w->run_ino = (uint64_t)st.st_ino;
     snprintf(w->path, sizeof w->path, "%s", task->folder);
     writer->folder = w->folder;
     writer->run_path = task->run_dir;
@@ -99,7 +98,7 @@ static bool open_watch(collector *c, const lp__collector_task *task)
     w->pid_ns = inode_of("/proc/self/ns/pid");
     w->mnt_ns = inode_of("/proc/self/ns/mnt");
     w->time_ns = inode_of("/proc/self/ns/time");
-    lp_election_name(c->lock_name, w->run_dev, w->run_ino);
+    lp_election_name(c->lock_name, w->run_dir.dev, w->run_dir.ino);
     return true;
 }
 

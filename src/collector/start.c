@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -108,6 +109,9 @@ CHILD static int become_collector(void *argument)
     if (ok >= 0)
         execve(j->program, j->argv, j->envp);
     j->reason = errno;
+    /* The program runs on before the kernel has closed this process's files: whoever tries next would find the lock held, and
+     * believe in a collector. */
+    flock(j->lock, LOCK_UN);
     _exit(127);
 }
 

@@ -69,7 +69,9 @@ static void follow_process(lp__watch *watch, lp__watched *w, const lp_identity *
 /* Ours: of this run directory, of a process whose pid, paths and clock mean here what they mean there. */
 static bool is_ours(const lp__watch *watch, const lp_identity *id, const lp_seg_header *header)
 {
-    return id->run_dir_dev == watch->run_dev && id->run_dir_ino == watch->run_ino &&
+    const lp_folder_id run_dir = lp__segment_run_dir(header);
+
+    return lp_folder_is(&run_dir, &watch->run_dir) &&
            (id->pid_ns == watch->pid_ns || id->pid_ns == 0 || watch->pid_ns == 0) &&
            (id->mnt_ns == watch->mnt_ns || id->mnt_ns == 0 || watch->mnt_ns == 0) &&
            (header->time_ns == watch->time_ns || header->time_ns == 0 || watch->time_ns == 0);

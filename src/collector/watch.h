@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "core/layout.h"
+#include "store/folder_id.h"
 
 typedef struct lp__watched {
     struct lp__watched *next;
@@ -39,7 +40,7 @@ typedef struct lp__watched {
 typedef struct lp__watch {
     int folder; /* owned: of segments */
     char path[1024];
-    uint64_t run_dev, run_ino;
+    lp_folder_id run_dir;
     uint64_t pid_ns, mnt_ns, time_ns;
     int poll; /* epoll; a pidfd's data is its lp__watched */
     lp__watched *list;

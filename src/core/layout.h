@@ -121,7 +121,8 @@ typedef struct lp_seg_header {
     char asked
         [256]; /* further names for the option "asked", known only after the identity was written: joined by commas, cut;
                       * terminated. Grows at its end, the comma last. */
-    char run_dir[1024]; /* absolute path of the run directory when recording began; "" unknown, or too long */
+    char run_dir[1024];       /* absolute path of the run directory when recording began; "" unknown, or too long */
+    uint64_t run_dir_born_ns; /* Unix time when run_dir_ino was made, where numbers are given again; 0 unknown */
 } lp_seg_header;
 _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER && LP_SEG_HEADER % 64 == 0, "blocks are aligned to 64 bytes");
 

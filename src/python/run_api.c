@@ -375,9 +375,9 @@ static PyObject *compare_trees(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list && i < of.comparison->count; i++) {
         const lp_delta *row = &of.comparison->rows[i];
-        PyObject *entry = Py_BuildValue("(NKKdddd)", lp_py_from_str(row->path), (unsigned long long)row->entries_a,
+        PyObject *entry = Py_BuildValue("(NKKddddK)", lp_py_from_str(row->path), (unsigned long long)row->entries_a,
                                         (unsigned long long)row->entries_b, row->per_entry_a, row->per_entry_b,
-                                        row->p50_a, row->p50_b);
+                                        row->p50_a, row->p50_b, (unsigned long long)row->measured);
         if (!entry || PyList_Append(list, entry) < 0)
             Py_CLEAR(list);
         Py_XDECREF(entry);

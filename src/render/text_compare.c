@@ -48,7 +48,7 @@ static void put_row(lp_line *line, const table *at, const lp_delta *row)
     put_side(line, at->b, row->entries_b, row->per_entry_b);
     if (row->only_in) {
         snprintf(change, sizeof change, "only in %c", row->only_in);
-    } else if (row->ratio <= 0.0) {
+    } else if (row->per_entry_a <= 0.0) {
         snprintf(change, sizeof change, "n/a");
     } else {
         const char *mark = row->thin ? "?" : row->tail_moved ? "~" : "";

@@ -17,6 +17,7 @@
 
 #include "core/filename.h"
 #include "store/files.h"
+#include "store/folder_id.h"
 #include "store/internal.h"
 
 /* A file of /proc that the kernel gives whole to the first read. */
@@ -435,12 +436,13 @@ lp_status lp_describe_child(lp_arena *arena, lp_identity *id, lp_namespaces *ns,
 
 lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id)
 {
-    struct stat st;
+    lp_folder_id folder;
     int saved = errno;
-    bool known = stat(run_dir, &st) == 0;
 
-    id->run_dir_dev = known ? (uint64_t)st.st_dev : 0;
-    id->run_dir_ino = known ? (uint64_t)st.st_ino : 0;
+    lp_folder_look(AT_FDCWD, run_dir, &folder);
+    id->run_dir_dev = folder.dev;
+    id->run_dir_ino = folder.ino;
+    id->run_dir_born_ns = folder.born_ns;
     errno = saved;
     return LP_OK;
 }

@@ -22,7 +22,7 @@ lp_status lp_describe_child(lp_arena *arena, lp_identity *id, lp_namespaces *ns,
 /* source_commit of the repository that holds `directory` (nearest ancestor with .git): HEAD, packed refs, worktrees
  * (gitdir files, commondir), detached heads, sha1 and sha256. */
 lp_status lp_describe_source(lp_arena *arena, const char *directory, lp_identity *id);
-lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id); /* device and inode */
+lp_status lp_describe_run_dir(const char *run_dir, lp_identity *id); /* run_dir_*; zeros if it is not there */
 /* A process of this pid and start time (LP_UNKNOWN_I64: any) runs: it is no zombie, whose parent may take its time. Of one thread:
  * the state is that of the first. One whose files in /proc cannot be read runs as long as there is that pid. */
 bool lp_describe_pid_runs(int64_t pid, int64_t start);

@@ -120,6 +120,7 @@ typedef struct lp_identity {
     int64_t rank, local_rank, world_size; /* LP_UNKNOWN_I64 if no launcher named one */
     lp_str job_id, launcher;              /* "" if none */
     uint64_t run_dir_dev, run_dir_ino;    /* of the run directory, 0 if unknown */
+    uint64_t run_dir_born_ns;             /* see lp_folder_id; in segments only */
     uint64_t pid_ns, mnt_ns;              /* inodes of /proc/self/ns/pid and mnt, 0 if unknown */
     uint64_t time_ns; /* of /proc/self/ns/time; in sample files only, whose times are of its clocks */
     lp_str *argv;     /* of the program */

@@ -21,6 +21,7 @@
 #include "core/wiped.h"
 #include "store/election.h"
 #include "store/files.h"
+#include "store/folder_id.h"
 #include "store/folders.h"
 #include "store/segment.h"
 #include "store/snapshot.h"
@@ -222,9 +223,9 @@ int lp__open_segment(int dirfd, const char *name, dev_t *dev, ino_t *ino)
 
 typedef struct adoption {
     const char *run_dir;
-    uint64_t dev, ino; /* of it */
-    uint64_t mnt_ns;   /* where paths are looked up; 0 unknown */
-    bool all;          /* runs, so that other directories' are looked at, too */
+    lp_folder_id folder; /* of it */
+    uint64_t mnt_ns;     /* where paths are looked up; 0 unknown */
+    bool all;            /* runs, so that other directories' are looked at, too */
     unsigned count;
     unsigned busy;   /* dead, but somebody else is just adopting it */
     bool patient;    /* what its collector has not looked at yet, which knows how it died, is busy, too */
@@ -260,7 +261,8 @@ static bool is_leftover(int fd)
 static bool is_expired(const adoption *a, int fd, const lp_identity *id)
 {
     lp_seg_header header;
-    struct stat st, dir;
+    struct stat st;
+    lp_folder_id there;
     struct timespec now;
     size_t got;
 
@@ -268,9 +270,9 @@ static bool is_expired(const adoption *a, int fd, const lp_identity *id)
         !memchr(header.run_dir, 0, sizeof header.run_dir) || a->mnt_ns == 0 || id->mnt_ns != a->mnt_ns ||
         fstat(fd, &st) != 0)
         return false;
-    if (stat(header.run_dir, &dir) == 0
-            ? (uint64_t)dir.st_dev == header.run_dir_dev && (uint64_t)dir.st_ino == header.run_dir_ino
-            : errno != ENOENT && errno != ENOTDIR)
+    const lp_folder_id was = lp__segment_run_dir(&header);
+    if (lp_folder_look(AT_FDCWD, header.run_dir, &there) ? lp_folder_is(&there, &was)
+                                                         : errno != ENOENT && errno != ENOTDIR)
         return false;
     uint64_t last = (uint64_t)st.st_mtim.tv_sec; /* stores through a mapping do not move it */
     for (int i = 0; i < 3; i++) {
@@ -315,7 +317,7 @@ static bool is_fresh(const adoption *a, int dirfd, int fd, uint32_t state)
 
     if (state != LP_SEG_RECORDING || !lp__read_at(fd, &word, sizeof word, offsetof(lp_seg_header, end), &got) || word)
         return false;
-    lp_election_name(name, a->dev, a->ino);
+    lp_election_name(name, a->folder.dev, a->folder.ino);
     return lp_election_is_held(dirfd, name);
 }
 
@@ -334,7 +336,7 @@ static void look_at(adoption *a, int dirfd, const char *folder, const char *name
         return;
     snprintf(shown, sizeof shown, "%s/%s", folder, name);
     lp_status status = lp__segment_look(fd, shown, &head, &state, &owner, &error);
-    if (status == LP_OK && state != LP_SEG_CREATING && !lp__segment_belongs(fd, &head->id, a->dev, a->ino)) {
+    if (status == LP_OK && state != LP_SEG_CREATING && !lp__segment_belongs(fd, &head->id, &a->folder)) {
         if (a->all && name[0] != '.' && is_expired(a, fd, &head->id) && lp__segment_claim(fd) &&
             lp__segment_is_still(dirfd, name, dev, ino))
             unlinkat(dirfd, name, 0);
@@ -402,11 +404,9 @@ static lp_status adopt_all(const char *run_dir, const char *run_id, bool patient
     int saved = errno;
     adoption a = {.run_dir = run_dir, .patient = patient, .error = error, .status = LP_OK};
 
-    if (stat(run_dir, &st) != 0) {
+    if (!lp_folder_look(AT_FDCWD, run_dir, &a.folder)) {
         a.status = lp__fail_sys(error, errno, run_dir, "open");
     } else {
-        a.dev = (uint64_t)st.st_dev;
-        a.ino = (uint64_t)st.st_ino;
         a.all = run_id == NULL;
         a.mnt_ns = stat("/proc/self/ns/mnt", &st) == 0 ? (uint64_t)st.st_ino : 0;
         lp__each_folder(run_id, adopt_folder, &a);

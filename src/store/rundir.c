@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/layout.h"
 #include "store/files.h"
+#include "store/folder_id.h"
 #include "store/folders.h"
 #include "store/place.h"
 #include "store/segment.h"
@@ -37,7 +38,7 @@ struct lp_rundir {
     lp_arena *arena;
     const char *path;
     int workers; /* descriptor of workers/, -1 */
-    uint64_t dev, ino;
+    lp_folder_id id;
     lp_rundir_cache *cache; /* borrowed, may be NULL */
     lp_source *sources;     /* owned: heap */
     size_t count, room;
@@ -436,7 +437,7 @@ static bool list_segments(void *user, int dirfd, const char *folder)
         lp_status status = path ? lp__segment_head(fd, path, &head, &state, &error) : LP_E_MEMORY;
         if (!path)
             dir->failed = true;
-        if (status == LP_OK && state != LP_SEG_CREATING && lp__segment_belongs(fd, &head->id, dir->dev, dir->ino)) {
+        if (status == LP_OK && state != LP_SEG_CREATING && lp__segment_belongs(fd, &head->id, &dir->id)) {
             lp_source *source = add_source(dir, LP_SOURCE_SEGMENT, path);
             if (source) {
                 fill_head(dir, source, head);
@@ -447,9 +448,10 @@ static bool list_segments(void *user, int dirfd, const char *folder)
         } else if (status == LP_E_DAMAGED || status == LP_E_VERSION || status == LP_E_LIMIT) {
             /* does it belong here at all? the header alone may still say so */
             lp_seg_header header;
+            lp_folder_id was;
             size_t got;
             if (lp__read_at(fd, &header, sizeof header, 0, &got) && got == sizeof header &&
-                header.run_dir_dev == dir->dev && header.run_dir_ino == dir->ino)
+                (was = lp__segment_run_dir(&header), lp_folder_is(&was, &dir->id)))
                 add_problem(dir, LP_SOURCE_SEGMENT, path, &error);
         }
         lp_worker_free(head);
@@ -501,7 +503,6 @@ static void settle_sources(lp_rundir *dir)
 
 lp_status lp_rundir_open(const char *path, lp_rundir_options options, lp_rundir **dir, lp_error *error)
 {
-    struct stat st;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     lp_status status = LP_OK;
 
@@ -517,10 +518,7 @@ lp_status lp_rundir_open(const char *path, lp_rundir_options options, lp_rundir 
         status = lp__fail(error, LP_E_MEMORY, path, UINT64_MAX, "out of memory");
         goto done;
     }
-    if (fstat(fd, &st) == 0) {
-        made->dev = (uint64_t)st.st_dev;
-        made->ino = (uint64_t)st.st_ino;
-    }
+    lp_folder_look(fd, "", &made->id);
     if (options.segments && options.adopt)
         lp_place_settle(path, NULL, SETTLE_MS, NULL); /* what cannot be adopted is still read where it lies */
     if (options.segments)

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "core/layout.h"
+#include "store/folder_id.h"
 #include "store/model.h"
 #include "store/segment_image.h"
 #include "store/track.h"
@@ -27,8 +28,10 @@ lp_status lp__segment_head(int fd, const char *name, lp_worker **worker, uint32_
 lp_status lp__segment_look(int fd, const char *name, lp_worker **worker, uint32_t *state, bool *owner, lp_error *error);
 /* Decodes the identity block of the image's source into worker->id. */
 lp_status lp__segment_identity(const lp__image *image, const lp_seg_header *header, lp_worker *worker, lp_error *error);
-/* Is it of the run directory of that device and inode? One whose directory was not there when its process began goes by its path. */
-bool lp__segment_belongs(int fd, const lp_identity *id, uint64_t dev, uint64_t ino);
+/* Is it of that run directory? One whose directory was not there when its process began goes by its path. */
+bool lp__segment_belongs(int fd, const lp_identity *id, const lp_folder_id *run_dir);
+/* The run directory that a segment was recorded into. */
+lp_folder_id lp__segment_run_dir(const lp_seg_header *header);
 /* Only one process at a time looks at a segment with the intent to remove it: an open-file-description lock, until `fd` is
  * closed. false: another does. */
 bool lp__segment_claim(int fd);

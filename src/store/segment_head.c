@@ -94,6 +94,7 @@ lp_status lp__segment_head(int fd, const char *name, lp_worker **worker, uint32_
     made->id.pid_start = header.pid_start;
     made->id.run_dir_dev = header.run_dir_dev;
     made->id.run_dir_ino = header.run_dir_ino;
+    made->id.run_dir_born_ns = header.run_dir_born_ns;
     made->generation = header.generation;
     made->written_ns = header.clock.last_done == header.clock.last_begun ? header.clock.last.real_ns : 0;
     if (made->written_ns < header.started_ns)
@@ -103,18 +104,24 @@ lp_status lp__segment_head(int fd, const char *name, lp_worker **worker, uint32_
     return LP_OK;
 }
 
-bool lp__segment_belongs(int fd, const lp_identity *id, uint64_t dev, uint64_t ino)
+lp_folder_id lp__segment_run_dir(const lp_seg_header *header)
 {
+    return (lp_folder_id){header->run_dir_dev, header->run_dir_ino, header->run_dir_born_ns};
+}
+
+bool lp__segment_belongs(int fd, const lp_identity *id, const lp_folder_id *run_dir)
+{
+    lp_folder_id folder = {id->run_dir_dev, id->run_dir_ino, id->run_dir_born_ns};
     lp_seg_header header;
     struct stat st;
     size_t got;
 
     if (id->run_dir_ino != 0)
-        return id->run_dir_dev == dev && id->run_dir_ino == ino;
+        return lp_folder_is(&folder, run_dir);
     return lp__read_at(fd, &header, sizeof header, 0, &got) && got == sizeof header && header.run_dir[0] == '/' &&
            memchr(header.run_dir, 0, sizeof header.run_dir) && stat("/proc/self/ns/mnt", &st) == 0 &&
-           (uint64_t)st.st_ino == id->mnt_ns && stat(header.run_dir, &st) == 0 && (uint64_t)st.st_dev == dev &&
-           (uint64_t)st.st_ino == ino;
+           (uint64_t)st.st_ino == id->mnt_ns && lp_folder_look(AT_FDCWD, header.run_dir, &folder) &&
+           lp_folder_is(&folder, run_dir);
 }
 
 /* Is there a process `pid` of this start time? Unknown (another pid namespace, a file of /proc that cannot be opened just now) counts

@@ -91,6 +91,36 @@ static void evidence_is_what_was_measured(void)
     lp_run_free(a);
 }
 
+/* As docs/report.md has it: one moved by more than 10 %, the other by less than 5 %; what fell to nothing fell by all of it. */
+static void by_how_much_it_moved(void)
+{
+    static const struct {
+        uint64_t mean, median; /* of B, where A has 1000 ns */
+        double percent;
+        bool tail;
+    } cases[] = {{905, 1000, -9.5, false}, {895, 1000, -10.5, true}, {1105, 1000, 10.5, true},
+                 {1095, 1000, 9.5, false}, {895, 930, -10.5, false}, {0, 0, -100.0, false}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lp_run *runs[2];
+        lp_comparison *comparison = NULL;
+        for (unsigned r = 0; r < 2; r++) {
+            lp_worker *worker = made_worker("main", "h", 1);
+            uint64_t median = r ? cases[i].median : 1000, mean = r ? cases[i].mean : 1000;
+            made_entries(worker, "p", 100, median, median, 1.0, 0.0)->wall_ns = 100 * mean;
+            runs[r] = made_or_die(lp_run_new());
+            made_add(runs[r], worker);
+            made_finish(runs[r]);
+        }
+        REQUIRE(lp_compare(lp_run_tree(runs[0]), lp_run_tree(runs[1]), &comparison) == LP_OK);
+        CHECK_NEAR(row_of(comparison, "p")->percent, cases[i].percent, 1e-9);
+        CHECK_EQ(row_of(comparison, "p")->tail_moved, cases[i].tail);
+        lp_comparison_free(comparison);
+        lp_run_free(runs[0]);
+        lp_run_free(runs[1]);
+    }
+}
+
 static void the_text(void)
 {
     static lp_sink sink;
@@ -155,6 +185,7 @@ int main(void)
 {
     RUN(rows_and_marks);
     RUN(evidence_is_what_was_measured);
+    RUN(by_how_much_it_moved);
     RUN(the_text);
     RUN(a_run_with_itself);
     RUN(with_nothing);

@@ -94,8 +94,8 @@ static void the_collector_keeps_it(void)
     REQUIRE(begin());
     REQUIRE(stat(run_dir, &st) == 0);
     watch.folder = open(segments, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    watch.run_dev = (uint64_t)st.st_dev;
-    watch.run_ino = (uint64_t)st.st_ino;
+    watch.run_dir.dev = (uint64_t)st.st_dev;
+    watch.run_dir.ino = (uint64_t)st.st_ino;
     lp__watch_scan(&watch);
     CHECK_EQ(watch.pending, 1u); /* it may begin any moment */
     CHECK_EQ(watch.count, 0u);

@@ -8,6 +8,8 @@
 
 #include "check.h"
 #include "segment_builder.h"
+#include "store/describe.h"
+#include "store/folder_id.h"
 #include "store/internal.h"
 #include "store/place.h"
 #include "store/rundir.h"
@@ -43,7 +45,6 @@ static const char *ours(void)
 static void make_segment(const char *name, unsigned number, uint32_t state, int entries, int *fd)
 {
     builder b;
-    struct stat st;
     char path[1300];
     int place;
     lp_identity id;
@@ -56,11 +57,11 @@ static void make_segment(const char *name, unsigned number, uint32_t state, int 
     lp_seg_header *h = header_of(&b);
     h->used = LP_SEG_HEADER;
     h->state = state;
-    if (stat(run_dir, &st) == 0) {
-        h->run_dir_dev = (uint64_t)st.st_dev;
-        h->run_dir_ino = (uint64_t)st.st_ino;
-    }
     lp_identity_init(&id);
+    lp_describe_run_dir(run_dir, &id);
+    h->run_dir_dev = id.run_dir_dev;
+    h->run_dir_ino = id.run_dir_ino;
+    h->run_dir_born_ns = id.run_dir_born_ns;
     id.host = str("node07");
     id.uuid = str(text("%08x%024u", number, 0u));
     id.run_id = str("r1");
@@ -217,6 +218,52 @@ static void segments_of_other_directories_stay(void)
 }
 
 /* Several at once: each segment is adopted exactly once. */
+/* Makes the run directory again under the number that it had. false: this file system does not give it again. */
+static bool make_again(void)
+{
+    lp_folder_id was, is;
+
+    if (!lp_folder_look(AT_FDCWD, run_dir, &was) || rmdir(run_dir) != 0)
+        abort();
+    for (int i = 0; i < 20000; i++) {
+        mkdir(text("%s/try%d", folder, i), 0755);
+        if (lp_folder_look(AT_FDCWD, text("%s/try%d", folder, i), &is) && is.ino == was.ino)
+            return rename(text("%s/try%d", folder, i), run_dir) == 0 && is.born_ns != 0;
+    }
+    mkdir(run_dir, 0755);
+    return false;
+}
+
+/* Some file systems give the number of a directory that was removed to the next that is made. */
+static void a_directory_with_the_number_of_another(void)
+{
+    const lp_folder_id one = {1, 2, 3}, other = {1, 2, 4}, unknown = {1, 2, 0};
+    unsigned adopted = 9;
+    lp_error error = {0};
+    lp_rundir *dir;
+    size_t count;
+    begin();
+    CHECK(lp_folder_is(&one, &one) && !lp_folder_is(&one, &other));
+    CHECK(lp_folder_is(&one, &unknown) && lp_folder_is(&unknown, &other));
+    make_segment("dead", 1, LP_SEG_RECORDING, 3, NULL);
+    if (make_again()) {
+        CHECK_EQ(lp_place_adopt(run_dir, NULL, &adopted, &error), LP_OK);
+        CHECK_EQ(adopted, 0u);
+        CHECK(exists(text("%s/r1/dead", ours())));
+        REQUIRE(lp_rundir_open(run_dir, (lp_rundir_options){.segments = true}, &dir, &error) == LP_OK);
+        lp_rundir_sources(dir, &count);
+        CHECK_EQ(count, 0u);
+        lp_rundir_close(dir);
+        make_segment("ours", 2, LP_SEG_RECORDING, 4, NULL);
+        CHECK_EQ(lp_place_adopt(run_dir, NULL, &adopted, &error), LP_OK);
+        CHECK_EQ(adopted, 1u);
+    } else {
+        check_skip("a number that is given again",
+                   "this file system gives none again, or does not say when a folder was made");
+    }
+    remove_folder(folder);
+}
+
 static void adopters_race(void)
 {
     enum { SEGMENTS = 24, ADOPTERS = 4 };
@@ -611,6 +658,7 @@ int main(void)
     RUN(the_folder_is_private);
     RUN(dead_segments_are_adopted);
     RUN(segments_of_other_directories_stay);
+    RUN(a_directory_with_the_number_of_another);
     RUN(adopters_race);
     RUN(adopters_may_die);
     if (can_trace())

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -18,17 +19,16 @@ static char folder[64];
 
 /* A file server whose answer gets lost: what the next rename says, after it was done or without having done anything. */
 static struct {
-    int reason; /* errno, 0: as it is */
+    _Atomic int reason; /* errno, 0: as it is */
     bool done;
 } lost_answer;
 
 int renameat(int from, const char *old, int to, const char *new)
 {
-    int reason = lost_answer.reason;
+    int reason = atomic_exchange(&lost_answer.reason, 0);
     bool does = reason == 0 || lost_answer.done;
     int rc = does ? (int)syscall(SYS_renameat2, from, old, to, new, 0u) : -1;
 
-    lost_answer.reason = 0;
     if (reason) {
         errno = reason;
         rc = -1;

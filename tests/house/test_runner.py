@@ -30,7 +30,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run_file(folder: Path, text: str) -> run_tests.Result:
     path = folder / "test_sample.py"
     path.write_text(text)
-    return run_tests.pytest_run("here", VENV, "tests", "not timing", [path], argparse.Namespace(k=""), {})
+    return run_tests.pytest_run("here", VENV, "tests", "not timing", [path], argparse.Namespace(k="", limit=25), {})
 
 
 def test_counts_of_each_kind(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,9 @@ def test_a_hanging_runner_ends_with_its_children(tmp_path: Path) -> None:
     )
     started = time.monotonic()
     status = run_tests.run_logged([sys.executable, "-c", program], tmp_path / "log", envs.clean_environment(), 1.5)
-    assert status == -signal.SIGKILL
+    assert status == run_tests.TIMED_OUT
+    assert run_tests.how_it_ended(status, 25) == "was ended after 25 minutes"
+    assert run_tests.how_it_ended(-signal.SIGSEGV, 25) == "ended with signal 11 (SIGSEGV)"
     assert time.monotonic() - started < 30
     child = int((tmp_path / "child").read_text())
     state = Path(f"/proc/{child}/stat")

@@ -202,6 +202,27 @@ def test_the_whole_project_by_default(tmp_path: Path) -> None:
     assert (found["f"], found["g"]) == ({3: 3}, {2: 3})
 
 
+@pytest.mark.parametrize("words", [("-m", "unittest"), ("-m", "pytest", "-q")], ids=" ".join)
+def test_an_installed_program_runs_the_project_of_the_working_directory(tmp_path: Path, words: tuple[str, ...]) -> None:
+    project(
+        tmp_path,
+        test_case="import unittest, lib\nclass T(unittest.TestCase):\n    def test_it(self):\n        lib.f(3)\n",
+        lib="def f(n):\n    for _ in range(n):\n        pass\n",
+    )
+    found = figures(tmp_path, *words, env=environment(PYTEST_ADDOPTS="-p no:cacheprovider"))
+    assert {name for name in found if not name.startswith("<module>")} == {"T", "T.test_it", "f"}
+    assert found["f"] == {2: 4, 3: 3}
+
+
+@pytest.mark.parametrize("words", [("-m", "timeit", "-n", "1", "-r", "1", "1"), (COMMAND, "--version")])
+def test_an_installed_program_that_runs_none_of_the_project(tmp_path: Path, words: tuple[str, ...]) -> None:
+    project(tmp_path)
+    nothing = lineprofiler("run", *words, cwd=tmp_path).expect().stdout
+    assert nothing.splitlines()[-1] == f"No line of the project {tmp_path} (-p names other code) was executed."
+    nothing = lineprofiler("run", "-p", "json", *words, cwd=tmp_path).expect().stdout
+    assert nothing.splitlines()[-1] == "No line of what -p names was executed."
+
+
 WORKER = """
 import multiprocessing, os, sys
 def work(n):

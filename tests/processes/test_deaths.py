@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -413,6 +414,37 @@ def test_dead_run_in_another_directory_is_left_alone(stage: Stage) -> None:
     assert not list((stage.folder / "other").glob("workers/*/*"))
     assert len(stage.report("other").workers) == 1
     assert len([p for p in stage.segments() if p.is_file()]) == 0
+
+
+def made_again(path: Path, number: int) -> bool:
+    """An empty directory of that path and inode number; False where numbers are not given again."""
+    for i in range(20_000):
+        tried = path.with_name(f"try{i}")
+        tried.mkdir()
+        if tried.stat().st_ino == number:
+            tried.rename(path)
+            return True
+    return False
+
+
+def test_a_directory_with_the_number_of_a_removed_one(stage: Stage) -> None:
+    """A run's directory is removed while its processes live, and the next run's gets its inode number: they are two runs."""
+    first = [stage.start(OPEN.replace("{end}", "pass")) for _ in range(2)]
+    for program in first:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "inside\n"
+    number = stage.run.stat().st_ino
+    shutil.rmtree(stage.run)
+    if not made_again(stage.run, number):
+        pytest.skip("this file system gives no number again")
+    first[0].kill()
+    first[0].wait()
+    second = stage.start(OPEN.replace("{end}", "os.kill(os.getpid(), 9)"))
+    assert second.wait(60) == -signal.SIGKILL
+    report = stage.report()
+    assert [w["pid"] for w in report.workers] == [second.pid]
+    assert report.caveats["attempts"] == []
+    assert report.caveats["superseded"] == []
 
 
 def test_two_reports_at_once_adopt_once(stage: Stage) -> None:

@@ -714,6 +714,8 @@ class PhaseDelta:
     per_call_b: float
     p50_a: float = 0.0
     p50_b: float = 0.0
+    measured: int | None = None
+    """Of `samples`, entries that were measured: fewer with ``sample=``. None: all."""
 
     @property
     def only_in(self) -> str | None:
@@ -735,7 +737,8 @@ class PhaseDelta:
     @property
     def percent(self) -> float:
         """Change of the mean in percent; 0.0 where there is none."""
-        return (self.ratio - 1.0) * 100.0 if self.ratio > 0 else 0.0
+        known = self.calls_a and self.calls_b and self.per_call_a > 0
+        return (self.ratio - 1.0) * 100.0 if known else 0.0
 
     @property
     def samples(self) -> int:
@@ -744,8 +747,8 @@ class PhaseDelta:
 
     @property
     def is_thin(self) -> bool:
-        """Fewer than 30 entries in one of the runs."""
-        return self.samples < THIN_EVIDENCE
+        """Fewer than 30 measured entries in one of the runs."""
+        return (self.samples if self.measured is None else self.measured) < THIN_EVIDENCE
 
     @property
     def tail_moved(self) -> bool:

@@ -36,6 +36,16 @@ def folder_of_caller(frame: FrameType | None) -> Path:
     return find_project_root(filename if filename and os.path.isfile(filename) else None)
 
 
+def is_installed(path: str) -> bool:
+    """Whether a file is of Python's own library or an installed package, or the script by which one is started."""
+    folder, name = os.path.split(os.path.realpath(path))
+    if folder == os.path.realpath(sysconfig.get_path("scripts")):
+        from importlib.metadata import entry_points
+
+        return any(entry.name == name for entry in entry_points(group="console_scripts"))
+    return os.path.join(folder, name).startswith(tuple(_installed())) or any(p in path for p in _PACKAGES)
+
+
 def qualified_name(code: CodeType, book: SourceBook) -> str:
     """`co_qualname`; on Python 3.10, whose code has none, what the source says."""
     name = getattr(code, "co_qualname", None)

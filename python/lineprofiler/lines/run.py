@@ -30,6 +30,7 @@ from lineprofiler.lines import listing, lprof, screen
 from lineprofiler.lines.child import ENVIRONMENT
 from lineprofiler.lines.command import Parser, UsageError, usage_error, words_taken
 from lineprofiler.lines.model import Profile
+from lineprofiler.lines.project import is_installed
 from lineprofiler.lines.settings import settings
 from lineprofiler.lines.shared import read_folder
 from lineprofiler.lines.source import from_disk, imported_names
@@ -257,16 +258,22 @@ def _spec(name: str, folder: str) -> ModuleSpec | None:
 
 
 def _root(program: list[str]) -> Path:
-    """The project of the program: around its script, or the package of its module."""
+    """The project of the program: around its script or the package of its module. One that is installed (pytest,
+    gunicorn) runs code of a project of the user's, who is in it."""
+    place = _place(program)
+    return find_project_root(None if place is None or is_installed(place) else place)
+
+
+def _place(program: list[str]) -> str | None:
+    """The file or folder of the program; None if it has none, or none is found."""
     if program[0] not in ("-m", "-c"):
-        return find_project_root(program[0] if os.path.exists(program[0]) else None)
-    if program[0] == "-m":
-        spec = _spec(program[1].split(".")[0], os.getcwd())
-        places = [spec.origin] if spec is not None and spec.origin and os.path.isfile(spec.origin) else []
-        places += list(spec.submodule_search_locations or []) if spec is not None else []
-        if places:
-            return find_project_root(places[0])
-    return find_project_root()
+        return program[0] if os.path.exists(program[0]) else None
+    spec = _spec(program[1].split(".")[0], os.getcwd()) if program[0] == "-m" else None
+    if spec is None:
+        return None
+    if spec.origin and os.path.isfile(spec.origin):
+        return spec.origin
+    return next(iter(spec.submodule_search_locations or []), None)
 
 
 class _Meanwhile:
@@ -365,7 +372,16 @@ def _report(given: argparse.Namespace, program: list[str], profile: Profile, sta
         skip_zero=given.skip_zero,
         root=_root(program),
     )
-    screen.emit("\n" + listing.render(profile, layout, functions=given.functions))
+    screen.emit("\n" + listing.render(profile, layout, functions=given.functions, what=_what(given, program)))
+
+
+def _what(given: argparse.Namespace, program: list[str]) -> str:
+    """What was to be profiled, in the sentence that is all if no line of it ran."""
+    if given.prof_mod:
+        return "of what -p names"
+    if given.line_by_line:
+        return "of a function that is decorated with @profile"
+    return f"of the project {screen.inert(str(_root(program)))} (-p names other code)"
 
 
 def _ended(status: int) -> int:
