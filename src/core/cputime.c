@@ -139,8 +139,21 @@ static kept *kept_at(uint32_t i)
     return i < KEPT_FIRST ? &first_kept[i] : &more_kept[i - KEPT_FIRST];
 }
 
+/* How many of them the program has been seen to have closed. Its closerange() takes them all, and the next one that is opened may get
+ * the number of another thread's, which would then read a delay that is not its own. */
+static _Atomic uint32_t lost;
+
 static void keep(int fd, uint64_t dev, uint64_t ino)
 {
+    for (uint32_t i = 0; i < kept_end; i++) {
+        kept *at = kept_at(i);
+        if (at->fd == fd + 1) { /* what had this number is gone */
+            at->dev = dev;
+            at->ino = ino;
+            lost++;
+            return;
+        }
+    }
     for (uint32_t i = 0; i < KEPT; i++) {
         kept *at = kept_at(i);
         int empty = 0;
@@ -154,10 +167,10 @@ static void keep(int fd, uint64_t dev, uint64_t ino)
     }
 }
 
-static void unkeep(int fd)
+static void unkeep(int fd, uint64_t ino)
 {
     for (uint32_t i = 0; i < kept_end; i++)
-        if (kept_at(i)->fd == fd + 1)
+        if (kept_at(i)->fd == fd + 1 && kept_at(i)->ino == ino)
             kept_at(i)->fd = 0;
 }
 
@@ -194,6 +207,22 @@ static bool open_schedstat(lp_detector *detector)
     detector->dev = (uint64_t)st.st_dev;
     detector->ino = (uint64_t)st.st_ino;
     keep(fd, detector->dev, detector->ino);
+    detector->sure = lost;
+    return true;
+}
+
+/* Has none been lost since the last look, or at least not this one? */
+static bool is_ours(lp_detector *detector)
+{
+    struct stat st;
+    uint32_t now = lost;
+
+    if (detector->sure == now)
+        return true;
+    if (lp__fstat(detector->schedstat, &st) != 0 || (uint64_t)st.st_dev != detector->dev ||
+        (uint64_t)st.st_ino != detector->ino)
+        return false;
+    detector->sure = now;
     return true;
 }
 
@@ -224,12 +253,15 @@ bool lp_cpu_delay(lp_detector *detector, uint64_t *delay)
         return false;
     for (int attempt = 0; attempt < 2; attempt++) {
         if (detector->schedstat >= 0) {
-            ssize_t size = pread(detector->schedstat, text, sizeof text, 0);
-            lp__own_read(size);
-            if (parse_delay(text, size, delay))
-                return true;
+            if (is_ours(detector)) {
+                ssize_t size = pread(detector->schedstat, text, sizeof text, 0);
+                lp__own_read(size);
+                if (parse_delay(text, size, delay))
+                    return true;
+                lost++;
+            }
             /* Not ours any more (closed by the program, number reused): forget it, never close it. */
-            unkeep(detector->schedstat);
+            unkeep(detector->schedstat, detector->ino);
             detector->schedstat = -1;
         }
         if (!open_schedstat(detector))
@@ -291,7 +323,7 @@ void lp_detector_stop(lp_detector *detector, bool thread)
         munmap(detector->page, (size_t)sysconf(_SC_PAGESIZE));
     detector->page = NULL;
     if (detector->schedstat >= 0 && detector->dev) {
-        unkeep(detector->schedstat);
+        unkeep(detector->schedstat, detector->ino);
         lp__fd_close(detector->schedstat, detector->dev, detector->ino);
     }
     detector->schedstat = -1;

@@ -24,6 +24,7 @@ typedef struct lp_detector { /* of one thread */
     void *page;                                /* perf: the mapped page */
     uint64_t dev, ino;                         /* of schedstat, to know it again before closing */
     int schedstat;                             /* fd, -1 none */
+    uint32_t sure;                             /* how many were lost when it was last known to be this thread's */
     bool split;
 } lp_detector;
 

@@ -35,7 +35,8 @@ struct lp__names {
     uint32_t first_table[FIRST];
 };
 
-const char *lp_name_bytes(const lp_recorder *recorder, uint32_t id, size_t *size)
+/* Under the lock: without the GIL another thread's new name may move the list. */
+static const char *bytes_of(const lp_recorder *recorder, uint32_t id, size_t *size)
 {
     const struct lp__names *names = recorder->names;
 
@@ -50,6 +51,14 @@ const char *lp_name_bytes(const lp_recorder *recorder, uint32_t id, size_t *size
     return (const char *)record + sizeof length;
 }
 
+const char *lp_name_bytes(lp_recorder *recorder, uint32_t id, size_t *size)
+{
+    lp_recorder_lock(recorder);
+    const char *bytes = bytes_of(recorder, id, size);
+    lp_recorder_unlock(recorder);
+    return bytes;
+}
+
 static uint32_t find(const lp_recorder *recorder, const char *bytes, size_t size, uint32_t hash)
 {
     const struct lp__names *names = recorder->names;
@@ -61,7 +70,7 @@ static uint32_t find(const lp_recorder *recorder, const char *bytes, size_t size
         size_t length;
         if (names->list[id - 1].hash != hash)
             continue;
-        const char *known = lp_name_bytes(recorder, id, &length);
+        const char *known = bytes_of(recorder, id, &length);
         if (length == size && memcmp(known, bytes, size) == 0)
             return id;
     }

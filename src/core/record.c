@@ -284,6 +284,17 @@ static void leave_parent(lp_thread *th, const lp_entry *entry, uint64_t now)
         lp__entry_release(th, parent);
 }
 
+void lp__orphan(lp_thread *th)
+{
+    for (lp_off at = th->seg->entries; at;) {
+        lp_seg_entries *table = (lp_seg_entries *)(void *)(th->base + at);
+        for (uint32_t i = 0; i < table->count; i++)
+            if (table->at[i].state == LP_ENTRY_OPEN)
+                table->at[i].flags |= LP_ENTRY_ORPHAN | LP_ENTRY_UNKNOWN_CPU;
+        at = table->next;
+    }
+}
+
 static void leave_from_abroad(lp_thread *th, lp_entry *entry, uint64_t now, uint32_t how)
 {
     lp_thread *owner = entry->thread;
@@ -322,6 +333,8 @@ void lp__leave_slow(lp_thread *th, lp_entry *entry, uint64_t now, uint32_t how)
         let_go(th, entry);
         return; /* lp__thread_sync finds `outer` again: the context of before may be dead, only the running one is known to live */
     }
+    if (entry->flags & LP_ENTRY_ORPHAN)
+        lp__note(th->recorder, &lp_recorder_health(th->recorder)->foreign_exits);
     lp__stack_leave(th, entry, now);
     take_off(th, entry);
     leave_parent(th, entry, now);

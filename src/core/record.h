@@ -39,6 +39,7 @@ enum {                           /* lp_entry.flags */
        LP_ENTRY_ASYNC = 4,       /* async_work=True */
        LP_ENTRY_UNKNOWN_CPU = 8, /* its task was suspended, or it was left in another thread: CPU time cannot be told */
        LP_ENTRY_OVERLAP = 16,    /* children overlapped */
+       LP_ENTRY_ORPHAN = 32,     /* its thread has ended: whoever leaves it is another one */
        LP_ENTRY_IO = 128,        /* io=True, extra[] holds the counters at the start */
        LP_ENTRY_IO_OVERLAP = 256, /* another thread's io=True entry was open at the same time */
        LP_ENTRY_LOST = 512        /* there was no memory for it: neither it nor what lies below is recorded anywhere */
@@ -130,8 +131,9 @@ struct lp_recorder {
         *guard; /* in a MADV_WIPEONFORK page, 0 in a forked child: [0] generation, [1] whose turn it is to open */
     _Atomic uint32_t generation; /* of the segment; grows with every one */
     _Atomic bool recording;      /* begin … end; whoever sees it sees all that begin has made */
-    bool enabled;                /* may (re)open in a child */
-    _Atomic bool child;          /* forked, and has no segment of its own yet */
+    _Atomic bool
+        enabled; /* may (re)open in a child; false: it is being closed, whoever has run Python must let go of it */
+    _Atomic bool child; /* forked, and has no segment of its own yet */
     bool measure_cpu, thread_names;
     _Atomic uint32_t busy; /* open or overdue is running */
     _Atomic uint64_t due;  /* ticks; UINT64_MAX never */
@@ -177,8 +179,8 @@ void lp_recorder_unlock(lp_recorder *recorder);
 /* Id of a name, 0 if unknown (find), no space, or LP_NAMES_LIMIT names exist (make). Under no lock of the caller. */
 uint32_t lp_name_find(lp_recorder *recorder, const char *bytes, size_t size);
 uint32_t lp_name_make(lp_recorder *recorder, const char *bytes, size_t size);
-/* Bytes of a name in the segment; borrowed. */
-const char *lp_name_bytes(const lp_recorder *recorder, uint32_t id, size_t *size);
+/* Bytes of a name in the segment; borrowed. Under no lock of the caller. */
+const char *lp_name_bytes(lp_recorder *recorder, uint32_t id, size_t *size);
 
 lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context);
 void lp__look_at_cpu(lp_thread *th, uint64_t now);

@@ -150,7 +150,8 @@ void lp_recorder_end(lp_recorder *recorder)
         lp_thread *th = recorder->threads[i];
         __atomic_store_n(&th->go, 0, __ATOMIC_RELEASE);
         if (th->attached && !unlink_own(th))
-            th->recorder = NULL; /* its thread frees it at its next step or at its end */
+            __atomic_store_n(&th->recorder, NULL,
+                             __ATOMIC_RELEASE); /* its thread frees it at its next step or its end */
         else
             thread_free(th);
     }
@@ -165,18 +166,23 @@ void lp_recorder_end(lp_recorder *recorder)
 
 /* ---- a thread comes and goes -------------------------------------------------------------------------------------- */
 
-/* Leaves the arena to the next thread. Entries that are still open stay open: an exit from another thread may come. */
+/* Leaves the arena to the next thread. Entries that are still open stay open: an exit from another thread may come. No interpreter
+ * keeps this apart from a close() in another thread, which frees what is idle and lets go of the others: who has the lock first
+ * decides. */
 static void retire(lp_thread *th)
 {
-    lp_recorder *recorder = th->recorder;
+    lp_recorder *recorder = __atomic_load_n(&th->recorder, __ATOMIC_ACQUIRE);
 
     lp_detector_stop(&th->detector, true);
-    if (!recorder || __atomic_load_n(recorder->guard, __ATOMIC_ACQUIRE) != recorder->generation) {
-        if (!recorder)
-            thread_free(th);
+    if (recorder)
+        lp_recorder_lock(recorder);
+    if (!recorder || !th->recorder) {
+        if (recorder)
+            lp_recorder_unlock(recorder);
+        thread_free(th);
         return;
     }
-    lp_recorder_lock(recorder);
+    lp__orphan(th);
     __atomic_store_n(&th->go, 0, __ATOMIC_RELEASE);
     th->seg->seen = lp_ticks();
     __atomic_store_n(&th->seg->tid, 0, __ATOMIC_RELEASE);
@@ -291,7 +297,7 @@ static lp_thread *attach(lp_recorder *recorder, lp_thread *spare)
                         : 0;
     lp_thread *th = NULL;
 
-    if (!recorder->recording) { /* closed while that ran Python */
+    if (!recorder->recording || !recorder->enabled) { /* closed while that ran Python, or just about to be */
         if (spare)
             thread_free(spare);
         return NULL;
@@ -427,7 +433,7 @@ static uint32_t stack_home(const void *context)
     return (uint32_t)(x ^ x >> 12);
 }
 
-static lp_stack *stack_find(const lp_thread *th, const void *context)
+lp_stack *lp__stack_find(const lp_thread *th, const void *context)
 {
     if (!th->stack_count)
         return NULL;
@@ -466,7 +472,7 @@ static bool stack_put(lp_thread *th, const void *context, lp_entry *top, uint64_
     return true;
 }
 
-static void stack_drop(lp_thread *th, lp_stack *stack)
+void lp__stack_drop(lp_thread *th, lp_stack *stack)
 {
     uint32_t hole = (uint32_t)(stack - th->stacks), i = hole;
 
@@ -522,7 +528,7 @@ void lp_thread_reseat(lp_thread *th)
         context = around(context);
         if (!context)
             return;
-        lp_stack *stack = stack_find(th, context);
+        lp_stack *stack = lp__stack_find(th, context);
         if (!stack)
             continue;
         /* An eager task starts inside the context of the task that made it and goes on inside the loop's: only the
@@ -567,7 +573,7 @@ static void switch_to(lp_thread *th, const void *context, bool exact)
         if (!stack_put(th, th->context, th->top, exact && !below ? cpu | 1 : 0))
             lp__note(th->recorder, &lp_recorder_health(th->recorder)->lost_entries);
     }
-    lp_stack *stack = stack_find(th, context);
+    lp_stack *stack = lp__stack_find(th, context);
     th->top = NULL;
     th->tasked = LP_TASK_UNKNOWN;
     if (stack) {
@@ -580,7 +586,7 @@ static void switch_to(lp_thread *th, const void *context, bool exact)
         } else if (stack->cpu) {
             mark_unknown(th->top); /* nobody told when it came back (a greenlet) */
         }
-        stack_drop(th, stack);
+        lp__stack_drop(th, stack);
     }
     th->context = context;
     lp_thread_reseat(th);
@@ -701,8 +707,8 @@ lp_thread *lp__thread_sync(lp_recorder *recorder, const void *context)
             atomic_store(&recorder->due, UINT64_MAX);
             recorder->hooks.overdue(recorder->hooks.user, recorder);
             atomic_store(&recorder->busy, 0);
-            if (!recorder->recording)
-                return NULL;
+            if (!recorder->recording || !recorder->enabled)
+                return NULL; /* closed meanwhile, or by a thread that waits for this one's step to end */
         }
     }
     if (th->context != context)
@@ -783,18 +789,8 @@ lp_off *lp__negative_make(lp_thread *th, lp_seg_counter *counter)
 
 void lp__stack_leave(lp_thread *th, lp_entry *entry, uint64_t now)
 {
-    const lp_stack *stack = entry->context != th->context ? stack_find(th, entry->context) : NULL;
+    const lp_stack *stack = entry->context != th->context ? lp__stack_find(th, entry->context) : NULL;
 
     if (stack && stack->cpu)
         entry->away -= thread_cpu(th, now) - (stack->cpu & ~1ull);
-}
-
-lp_stack *lp__stack_find(lp_thread *th, const void *context)
-{
-    return stack_find(th, context);
-}
-
-void lp__stack_drop(lp_thread *th, lp_stack *stack)
-{
-    stack_drop(th, stack);
 }

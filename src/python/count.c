@@ -28,29 +28,45 @@ static bool amount_of(PyObject *value, int64_t *amount)
     return true;
 }
 
-/* `recorder` may be the installed one, which nobody holds: whoever runs Python holds it meanwhile. */
+/* Counts if nothing has to be looked up: in an entry that sample= has left out, or by the address of the name. */
+static inline bool count_known(lp_thread *th, const PyObject *name, int64_t amount)
+{
+    lp_entry *around = lp_innermost(th);
+
+    if (around && LP_UNLIKELY(around->flags & LP_ENTRY_SKIP) && around->node == 0)
+        return true;
+    lp_seg_node *node = around ? around->place : th->root;
+    lp_count_slot *slot = &th->counts[lp__slot(name, node) & (LP_COUNT_SLOTS - 1)];
+    if (LP_UNLIKELY(slot->key != name || slot->node != node))
+        return false;
+    lp_counter_add(th, slot->counter, amount, around ? around->scale : 1);
+    return true;
+}
+
+/* Everything that is not the fast path. The caller holds the recorder: what is called here may run Python, or wait for a disk. */
 static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t amount)
 {
+    PyObject *context = lpy_context();
     lpy_session *session = lpy_session_of(recorder);
     bool pinned;
 
     if (!session)
         Py_RETURN_NONE;
-    Py_INCREF((PyObject *)recorder);
-    lpy_say_lost(session);
-    if (!lpy_session_of(recorder)) {
-        Py_DECREF((PyObject *)recorder);
-        Py_RETURN_NONE;
+    lp_thread *th = lpy_thread(session->core, context);
+    if (LP_UNLIKELY(session->loss_due)) { /* that has opened a segment, or none */
+        lpy_say_lost(session);
+        context = lpy_context();
+        th = lpy_session_of(recorder) ? lpy_thread(session->core, context) : NULL;
     }
+    if (!th || count_known(th, name, amount))
+        Py_RETURN_NONE;
     uint32_t id = lpy_name_id(session, name, false, &pinned);
 
-    if (!id && PyErr_Occurred()) {
-        Py_DECREF((PyObject *)recorder);
+    if (!id && PyErr_Occurred())
         return NULL;
-    }
     if (!id && session->core->recording && !lp_recorder_forked(session->core))
         lp__note(session->core, &lp_recorder_health(session->core)->lost_entries);
-    lp_thread *th = id && lpy_session_of(recorder) ? lpy_thread(session->core, lpy_context()) : NULL;
+    th = id && lpy_session_of(recorder) ? lpy_thread(session->core, lpy_context()) : NULL;
     if (th) {
         lp_entry *around = lp_innermost(th);
         lp_seg_node *node = around ? around->place : th->root;
@@ -61,20 +77,18 @@ static PyObject *count_slow(RecorderObject *recorder, PyObject *name, int64_t am
             lp_counter_add(th, counter, amount, around ? around->scale : 1);
         }
     }
-    Py_DECREF((PyObject *)recorder);
     Py_RETURN_NONE;
 }
 
-/* Nothing can be recorded here. */
-static __attribute__((noinline)) PyObject *count_nothing(RecorderObject *recorder)
+/* `recorder` may be the installed one, which nobody holds. */
+static __attribute__((noinline)) PyObject *count_held(RecorderObject *recorder, PyObject *name, int64_t amount)
 {
-    lpy_session *session = lpy_session_of(recorder);
-
     Py_INCREF((PyObject *)recorder);
-    if (session)
-        lpy_say_lost(session);
+    PyObject *exact = PyUnicode_CheckExact(name) ? Py_NewRef(name) : PyUnicode_FromObject(name);
+    PyObject *result = exact ? count_slow(recorder, exact, amount) : NULL;
+    Py_XDECREF(exact);
     Py_DECREF((PyObject *)recorder);
-    Py_RETURN_NONE;
+    return result;
 }
 
 static inline __attribute__((always_inline)) PyObject *count_amount(RecorderObject *recorder, PyObject *name,
@@ -84,24 +98,10 @@ static inline __attribute__((always_inline)) PyObject *count_amount(RecorderObje
 
     if (!session)
         Py_RETURN_NONE; /* but what is wrong was wrong: a program must not break when it is switched on */
-    lp_thread *th = lpy_thread(session->core, lpy_context());
-    if (LP_UNLIKELY(!th))
-        return count_nothing(recorder);
-    lp_entry *around = lp_innermost(th);
-    if (around && LP_UNLIKELY(around->flags & LP_ENTRY_SKIP) && around->node == 0)
-        Py_RETURN_NONE;
-    lp_seg_node *node = around ? around->place : th->root;
-    lp_count_slot *slot = &th->counts[lp__slot(name, node) & (LP_COUNT_SLOTS - 1)];
-    if (LP_LIKELY(slot->key == name && slot->node == node)) {
-        lp_counter_add(th, slot->counter, amount, around ? around->scale : 1);
-        Py_RETURN_NONE;
-    }
-    if (PyUnicode_CheckExact(name))
-        return count_slow(recorder, name, amount);
-    PyObject *exact = PyUnicode_FromObject(name);
-    PyObject *result = exact ? count_slow(recorder, exact, amount) : NULL;
-    Py_XDECREF(exact);
-    return result;
+    lp_thread *th = lpy_thread_ready(session->core);
+    if (LP_UNLIKELY(!th || !count_known(th, name, amount)))
+        return count_held(recorder, name, amount);
+    Py_RETURN_NONE;
 }
 
 static __attribute__((noinline)) PyObject *count_number(RecorderObject *recorder, PyObject *name, PyObject *value)
@@ -165,12 +165,24 @@ PyObject *lpy_count(RecorderObject *recorder, PyObject *const *args, Py_ssize_t 
 
 PyObject *lpy_current(RecorderObject *recorder)
 {
-    char path[LP_DEPTH_LIMIT * (LP_NAME_LIMIT + 1)]; /* 33 KB: never cut */
+    char some[512], *path = some;
+    size_t size = sizeof some, used = 0;
+
+    Py_XINCREF((PyObject *)recorder); /* as count_held */
+    PyObject *context = lpy_context();
     const lpy_session *session = recorder ? lpy_session_of(recorder) : NULL;
-    lp_thread *th = session ? lpy_thread(session->core, lpy_context()) : NULL;
+    lp_thread *th = session ? lpy_thread(session->core, context) : NULL;
     lp_entry *around = th ? lp_innermost(th) : NULL;
 
-    if (!around)
-        return PyUnicode_FromStringAndSize(NULL, 0);
-    return lpy_name_object(path, lp_node_path(th, around->place, path, sizeof path));
+    if (around && (used = lp_node_path(th, around->place, path, size)) + 1 == size) {
+        size = LP_DEPTH_LIMIT *
+               (LP_NAME_LIMIT + 1); /* 33 KB, never cut; more than a thread with a small stack has to give */
+        path = PyMem_Malloc(size);
+        used = path ? lp_node_path(th, around->place, path, size) : 0;
+    }
+    PyObject *text = path ? lpy_name_object(path, used) : PyErr_NoMemory();
+    if (path != some)
+        PyMem_Free(path);
+    Py_XDECREF((PyObject *)recorder);
+    return text;
 }

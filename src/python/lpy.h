@@ -140,8 +140,9 @@ lp_status lpy_session_worker(lpy_session *session, lp_worker **worker, lp_error 
 void lpy_session_forget(lpy_session *session); /* closed, and its Python object goes: 2 KB stay */
 void lpy_sessions_end(void);                   /* Py_AtExit: no Python any more */
 
-/* owncost.c: picoseconds, 0 unknown. Runs a small Python program the first time. Raises nothing. */
-void lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps);
+/* owncost.c: picoseconds, 0 unknown. Runs a small Python program the first time; false with what a signal's handler has raised
+ * meanwhile (KeyboardInterrupt, SystemExit). */
+bool lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps);
 
 /* procio.c */
 bool lpy_io_read(lpy_session *session, bool thread, uint64_t io[LPY_IO_COUNT]); /* no Python; errno kept */
@@ -158,9 +159,9 @@ void lpy_io_close(lpy_session *session);
 /* run_api.c (package) */
 extern PyMethodDef lp_py_run_methods[];
 
-/* torch.c: what torch says of its GPU memory, into the header of the segment. Does nothing, and imports nothing, where torch is not
- * loaded or CUDA not initialised. With the GIL; a pending exception stays. */
-void lpy_torch_read(lpy_torch *torch, struct lp_seg_header *header);
+/* torch.c: what torch says of its GPU memory, into the header of the core's segment. Does nothing, and imports nothing, where torch is
+ * not loaded or CUDA not initialised. With the GIL; a pending exception stays. May run Python: the core may be closed after it. */
+void lpy_torch_read(lpy_torch *torch, lp_recorder *core);
 void lpy_torch_in_child(lpy_torch *torch); /* CUDA does not survive a fork: it is looked at anew */
 void lpy_torch_forget(lpy_torch *torch);
 int lpy_torch_init(PyObject *module);

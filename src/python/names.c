@@ -128,10 +128,10 @@ void lpy_names_forget(lpy_session *session)
 
 static bool warn(PyObject *message)
 {
+    const char *text = message ? PyUnicode_AsUTF8(message) : NULL; /* NULL also of a lone surrogate */
+
     /* A warning that the user's filters turn into an exception must not end the user's phase. */
-    if (message && PyErr_WarnEx(PyExc_RuntimeWarning, PyUnicode_AsUTF8(message), 1) < 0)
-        PyErr_Clear();
-    if (!message)
+    if (!text || PyErr_WarnEx(PyExc_RuntimeWarning, text, 1) < 0)
         PyErr_Clear();
     Py_XDECREF(message);
     return true;

@@ -49,13 +49,32 @@ static bool measure(PyObject *globals, PyObject *recorder, uint64_t best[3])
     return good;
 }
 
+#define TOOLS 6 /* of sys.monitoring: PEP 669 */
+
+/* Does a tool of sys.monitoring get events of all code? Before 3.12 there is none. */
+static bool is_monitored(PyObject *sys)
+{
+    PyObject *monitoring = sys ? PyObject_GetAttrString(sys, "monitoring") : NULL;
+    bool monitored = false;
+
+    for (int tool = 0; monitoring && tool < TOOLS; tool++) {
+        PyObject *events = PyObject_CallMethod(monitoring, "get_events", "i", tool);
+        monitored = monitored || (events && PyObject_IsTrue(events) > 0);
+        Py_XDECREF(events);
+        PyErr_Clear(); /* ValueError: no such tool is in use */
+    }
+    PyErr_Clear();
+    Py_XDECREF(monitoring);
+    return monitored;
+}
+
 /* A debugger, coverage or another profiler would see our program run, and would be what is measured. */
 static bool is_watched(void)
 {
     PyObject *sys = PyImport_ImportModule("sys");
     PyObject *trace = sys ? PyObject_CallMethod(sys, "gettrace", NULL) : NULL;
     PyObject *profile = sys ? PyObject_CallMethod(sys, "getprofile", NULL) : NULL;
-    bool watched = trace != Py_None || profile != Py_None;
+    bool watched = trace != Py_None || profile != Py_None || is_monitored(sys);
 
     PyErr_Clear();
     Py_XDECREF(profile);
@@ -64,11 +83,12 @@ static bool is_watched(void)
     return watched;
 }
 
-void lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps)
+bool lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps)
 {
     static uint64_t known[2][2];
     static bool measured[2];
     uint64_t best[3];
+    bool undisturbed = true;
 
     *phase_ps = *count_ps = 0;
     if (!measured[measure_cpu] && !is_watched()) {
@@ -87,14 +107,22 @@ void lpy_own_cost(bool measure_cpu, uint64_t *phase_ps, uint64_t *count_ps)
             known[measure_cpu][0] = (best[1] - best[0]) * 1000u / PASSES;
             known[measure_cpu][1] = (best[2] - best[0]) * 1000u / PASSES;
         }
-        PyErr_Clear();
+        /* What is none of ours came from a signal's handler, and goes on. */
+        undisturbed = !PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_Exception);
+        measured[measure_cpu] = undisturbed;
+        if (undisturbed)
+            PyErr_Clear();
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
         Py_XDECREF(opened);
         Py_XDECREF(recorder);
         Py_XDECREF(done);
         Py_XDECREF(globals);
         Py_XDECREF(code);
         Py_XDECREF(config);
+        PyErr_Restore(type, value, traceback);
     }
     *phase_ps = known[measure_cpu][0];
     *count_ps = known[measure_cpu][1];
+    return undisturbed;
 }

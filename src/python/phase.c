@@ -147,8 +147,6 @@ static lp_entry *pick(const PhaseObject *phase, const lp_thread *th)
 
 /* ---- enter -------------------------------------------------------------------------------------------------------- */
 
-static void drain(const PhaseObject *phase);
-
 static uint32_t io_flags(lp_thread *th)
 {
     lp_recorder *core = th->recorder;
@@ -182,26 +180,25 @@ static inline bool is_skipped(lp_seg_node *node, uint32_t stride)
     return false;
 }
 
-/* Everything that is not the fast path. -1 with an exception (strict_names only). */
+/* Everything that is not the fast path. -1 with an exception: strict_names, or what sync=True was interrupted by. */
 static int enter_slow(PhaseObject *phase)
 {
-    lpy_session *session = lpy_session_of(phase->owner);
     lp_found found = LP_FOUND;
     bool pinned = false, fresh = false;
     char folded[256] = "";
     uint64_t io[LPY_IO_COUNT] = {0};
 
+    if (phase->flags & PHASE_SYNC && lpy_drain(phase->owner) < 0)
+        return -1;
+    if (phase->open && is_stale(phase))
+        forget_stale(phase);
+    PyObject *context = lpy_context();
+    lpy_session *session = lpy_session_of(phase->owner); /* now: all that runs Python, and it may be closed meanwhile */
     if (!session) {
         phase->missed++;
         return 0;
     }
-    if (phase->open && is_stale(phase))
-        forget_stale(phase);
-    if (phase->flags & PHASE_SYNC)
-        drain(phase);
-
     lp_recorder *core = session->core;
-    PyObject *context = lpy_context();
     lp_thread *th = lpy_thread(core, context);
     if (LP_UNLIKELY(session->loss_due)) { /* that has opened a segment, or none */
         lpy_say_lost(session);
@@ -285,12 +282,12 @@ static int enter_slow(PhaseObject *phase)
 
 static inline int enter(PhaseObject *phase)
 {
+    PyObject *context = lpy_context(); /* first: one that is made here may be what lets a collection run */
     lpy_session *session = lpy_session_of(phase->owner);
 
     if (LP_UNLIKELY(!session || phase->flags & ~(uint32_t)PHASE_SAMPLE || phase->open))
         return enter_slow(phase);
     lp_recorder *core = session->core;
-    PyObject *context = lpy_context();
     lp_thread *th = lp_thread_get(core, context);
     if (LP_UNLIKELY(!th || !context || (!th->top && lpy_context_around(context) != th->around)))
         return enter_slow(phase);
@@ -329,18 +326,13 @@ static void add_io(lpy_session *session, lp_thread *th, lp_seg_node *node, const
     }
 }
 
-static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
+static void close_innermost(PhaseObject *phase, uint64_t now, uint32_t how)
 {
-    lpy_session *session = lpy_session_of(phase->owner);
-    PyObject *context = NULL;
+    PyObject *context = lpy_context();
     uint64_t io[LPY_IO_COUNT], moved[LPY_IO_COUNT] = {0};
-
-    if (phase->flags & PHASE_SYNC && !(how & LP_LEFT_ABANDONED)) {
-        drain(phase);
-        now = lp_ticks();
-    }
+    lpy_session *session = lpy_session_of(phase->owner);
     lp_recorder *core = session ? session->core : NULL;
-    lp_thread *th = core && !lp_recorder_forked(core) ? lpy_thread(core, lpy_context()) : NULL;
+    lp_thread *th = core && !lp_recorder_forked(core) ? lpy_thread(core, context) : NULL;
     if (phase->open && (is_stale(phase) || !th)) {
         forget_stale(phase);
         return;
@@ -384,22 +376,38 @@ static void leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
     Py_XDECREF(context);
 }
 
-static inline void leave(PhaseObject *phase, uint64_t now, uint32_t how)
+/* -1 with the exception that interrupted the wait for the GPU; the entry is closed all the same. */
+static int leave_slow(PhaseObject *phase, uint64_t now, uint32_t how)
 {
+    PyObject *type = NULL, *value = NULL, *traceback = NULL;
+
+    if (phase->flags & PHASE_SYNC) {
+        if (lpy_drain(phase->owner) < 0) {
+            PyErr_Fetch(&type, &value, &traceback);
+            how |= LP_LEFT_ERROR;
+        }
+        now = lp_ticks();
+    }
+    close_innermost(phase, now, how);
+    if (!type)
+        return 0;
+    PyErr_Restore(type, value, traceback);
+    return -1;
+}
+
+static inline int leave(PhaseObject *phase, uint64_t now, uint32_t how)
+{
+    PyObject *here = lpy_context();
     lpy_session *session = lpy_session_of(phase->owner);
     lp_entry *entry = phase->open;
 
-    if (LP_UNLIKELY(!session || !entry || phase->flags & ~(uint32_t)PHASE_SAMPLE)) {
-        leave_slow(phase, now, how);
-        return;
-    }
+    if (LP_UNLIKELY(!session || !entry || phase->flags & ~(uint32_t)PHASE_SAMPLE))
+        return leave_slow(phase, now, how);
     lp_recorder *core = session->core;
-    lp_thread *th = lp_thread_leaving(core, lpy_context());
+    lp_thread *th = lp_thread_leaving(core, here);
     entry = phase->open; /* again: where that wrote a snapshot, another thread may have left this object */
-    if (LP_UNLIKELY(!th || !entry || phase->generation != core->generation || entry != th->top || entry->same)) {
-        leave_slow(phase, now, how);
-        return;
-    }
+    if (LP_UNLIKELY(!th || !entry || phase->generation != core->generation || entry != th->top || entry->same))
+        return leave_slow(phase, now, how);
     PyObject *context = phase->context;
     phase->open = NULL;
     phase->context = NULL;
@@ -411,38 +419,7 @@ static inline void leave(PhaseObject *phase, uint64_t now, uint32_t how)
             *place = (PhaseObject *)Py_NewRef((PyObject *)phase);
     }
     Py_XDECREF(context);
-}
-
-/* ---- sync=True: Python ------------------------------------------------------------------------------------------- */
-
-static PyObject *accounting_call(const char *module, const char *function, PyObject *args)
-{
-    PyObject *type, *value, *traceback, *result = NULL;
-
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *loaded = PyImport_ImportModule(module);
-    PyObject *callable = loaded ? PyObject_GetAttrString(loaded, function) : NULL;
-    if (callable)
-        result = PyObject_CallObject(callable, args);
-    Py_XDECREF(callable);
-    Py_XDECREF(loaded);
-    if (!result)
-        PyErr_Clear(); /* the helpers swallow what they can; nothing of it is the user's business */
-    PyErr_Restore(type, value, traceback);
-    return result;
-}
-
-static void drain(const PhaseObject *phase)
-{
-    const lpy_session *session = lpy_session_of(phase->owner);
-    int policy = session ? session->cuda_sync : -1;
-    PyObject *args = PyTuple_Pack(1, policy < 0 ? Py_None : policy ? Py_True : Py_False);
-    PyObject *result = args ? accounting_call("lineprofiler.accounting._cuda", "drain", args) : NULL;
-
-    if (!result)
-        PyErr_Clear();
-    Py_XDECREF(args);
-    Py_XDECREF(result);
+    return 0;
 }
 
 /* ---- the type ----------------------------------------------------------------------------------------------------- */
@@ -481,10 +458,14 @@ static inline PyObject *do_enter(PhaseObject *phase)
 static inline PyObject *do_exit(PhaseObject *phase, PyObject *exception)
 {
     uint64_t now = lp_ticks();
+    int rc;
     LPY_BEGIN_CRITICAL(phase);
     /* GeneratorExit is how a generator that is no longer wanted leaves: no error. */
-    leave(phase, now, LP_LIKELY(exception == Py_None) || exception == PyExc_GeneratorExit ? LP_LEFT : LP_LEFT_ERROR);
+    rc = leave(phase, now,
+               LP_LIKELY(exception == Py_None) || exception == PyExc_GeneratorExit ? LP_LEFT : LP_LEFT_ERROR);
     LPY_END_CRITICAL();
+    if (LP_UNLIKELY(rc < 0))
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -682,21 +663,25 @@ static PyType_Spec phase_spec = {"lineprofiler._lineprofiler.Phase", sizeof(Phas
 static inline PhaseObject *phase_new(RecorderObject *owner, PyObject *name)
 {
     PhaseObject *phase;
+    bool lent = LPY_FREE_THREADED && owner == lpy.installed;
 
+    if (!lent)
+        Py_INCREF((PyObject *)owner); /* first: before 3.12 a collection may run in an allocation, and uninstall it */
     if (LP_LIKELY(free_count > 0)) {
         phase = free_list[--free_count];
         PyObject_Init((PyObject *)phase, lpy.phase_type);
     } else {
         phase = PyObject_GC_New(PhaseObject, lpy.phase_type);
-        if (!phase)
+        if (!phase) {
+            if (!lent)
+                Py_DECREF((PyObject *)owner);
             return NULL;
+        }
         phase->call = phase_call;
     }
     phase->name = Py_NewRef(name);
     phase->owner = owner;
-    phase->lent = LPY_FREE_THREADED && owner == lpy.installed;
-    if (!LPY_FREE_THREADED || !phase->lent)
-        Py_INCREF((PyObject *)owner);
+    phase->lent = lent;
     phase->open = NULL;
     phase->context = NULL;
     phase->generation = 0;

@@ -60,6 +60,7 @@ static void shut(RecorderObject *recorder)
         session->closing = true;
         recorder->past = session;
         recorder->session = NULL; /* first: from here on phases of other threads record nothing */
+        session->core->enabled = false;
     }
     LPY_END_CRITICAL();
     if (!session)

@@ -17,6 +17,18 @@ static inline lp_thread *lpy_thread(lp_recorder *core, PyObject *context)
     return th;
 }
 
+/* The same if nothing needs attention, NULL otherwise: runs no hook, and so no Python. */
+static inline lp_thread *lpy_thread_ready(const lp_recorder *core)
+{
+    const PyObject *context = lpy_context_of(lpy_thread_state());
+    lp_thread *th = lp__current;
+
+    if (LP_UNLIKELY(!th || th->go != LP_GO || th->recorder != core || th->context != context || !context ||
+                    (!th->top && lpy_context_around_hook(context) != th->around)))
+        return NULL;
+    return th;
+}
+
 /* arguments.c: false with an exception (TypeError, ValueError for a rate outside (0, 1]). */
 typedef struct lpy_options {
     PyObject *name; /* exact str; new reference */
@@ -27,6 +39,10 @@ int lpy_arguments_init(void);
 
 /* _decorate.decorate(owner or None, function, name, (io, sync, sample, async_work)). */
 PyObject *lpy_decorate(RecorderObject *owner, PyObject *function, PyObject *name, uint32_t flags, uint32_t stride);
+
+/* sync.c: what sync=True does at both ends; `recorder` is held by the caller. -1 with an exception that is the program's own: its
+ * Ctrl-C, an exit that a signal's handler asks for. What torch raises is none of it. */
+int lpy_drain(const RecorderObject *recorder);
 
 /* nothing.c: what phase() gives when nothing records. */
 PyObject *lpy_nothing_new(PyObject *name, bool dynamic, uint32_t flags, uint32_t stride);

@@ -262,8 +262,8 @@ static lp_status read_worker(lpy_session *session, lp_worker **worker, lp_error 
     lp_status status = lp_segment_read_memory(core->segment.base, core->segment.capacity, &now, worker, error);
     if (status == LP_OK) {
         /* What was asked for after the segment was made stands in the session only. */
-        (*worker)->id.options = session->id.options;
-        (*worker)->id.option_count = session->id.option_count;
+        (*worker)->id.option_count = __atomic_load_n(&session->id.option_count, __ATOMIC_ACQUIRE);
+        (*worker)->id.options = __atomic_load_n(&session->id.options, __ATOMIC_ACQUIRE); /* for that many, or more */
         (*worker)->health.write_failures = session->write_failures;
     }
     return status;
@@ -394,7 +394,7 @@ static void overdue(void *user, lp_recorder *core)
     lp_status status = LP_OK;
 
     if (lp_ticks() >= session->torch_due) {
-        lpy_torch_read(&session->torch, lp_segment_header(&core->segment));
+        lpy_torch_read(&session->torch, core);
         session->torch_due = ticks_after(session, TORCH_NS << session->torch.failures);
     }
     if (lp_ticks() < session->snapshot_due) {
@@ -403,6 +403,8 @@ static void overdue(void *user, lp_recorder *core)
         return;
     }
     lpy_session_name_threads(session);
+    if (!core->enabled)
+        return; /* that has run Python, which has closed it */
     /* Other threads run on while the disk works; they record into their own arenas. */
     Py_BEGIN_ALLOW_THREADS status = write_overdue(session, &error);
     Py_END_ALLOW_THREADS set_due(session);
@@ -571,13 +573,13 @@ void lpy_session_asked(lpy_session *session, PyObject *name)
             joined[pairs[i].value.size] = ',';
             memcpy(joined + pairs[i].value.size + 1, more.data, more.size);
             pairs[i].value = (lp_str){joined, size};
-            id->options = pairs;
+            __atomic_store_n(&id->options, pairs, __ATOMIC_RELEASE);
             return;
         }
     }
     pairs[count] = (lp_pair){asked, more};
-    id->options = pairs;
-    id->option_count = count + 1;
+    __atomic_store_n(&id->options, pairs, __ATOMIC_RELEASE); /* first: a snapshot may be made now, without the GIL */
+    __atomic_store_n(&id->option_count, count + 1, __ATOMIC_RELEASE);
 }
 
 static void identity_from(lpy_session *session, PyObject *config)
@@ -680,8 +682,9 @@ lpy_session *lpy_session_open(PyObject *config)
     session->core->thread_names = truth_of(config, "thread_names", false);
     session->core->cpu =
         session->core->measure_cpu ? lp_cpu_choose(forced_by("LINEPROFILER_CPU", cpus, 4)) : LP_CPU_NONE;
-    if (!session->private)
-        lpy_own_cost(session->core->measure_cpu, &session->own_cost_ps, &session->own_count_cost_ps);
+    if (!session->private &&
+        !lpy_own_cost(session->core->measure_cpu, &session->own_cost_ps, &session->own_count_cost_ps))
+        goto failed;
     if (!source && !session->private) {
         session->directory = getcwd(NULL, 0);
         if (session->directory)

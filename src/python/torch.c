@@ -111,7 +111,7 @@ static bool current_of(PyObject *stats, int key, uint64_t *bytes)
     return value >= 0;
 }
 
-void lpy_torch_read(lpy_torch *torch, struct lp_seg_header *header)
+void lpy_torch_read(lpy_torch *torch, lp_recorder *core)
 {
     PyObject *type = NULL, *value = NULL, *traceback = NULL;
     uint64_t allocated, reserved;
@@ -120,7 +120,8 @@ void lpy_torch_read(lpy_torch *torch, struct lp_seg_header *header)
     if (pending)
         PyErr_Fetch(&type, &value, &traceback);
     PyObject *stats = ask(torch);
-    if (stats && current_of(stats, ALLOCATED, &allocated) && current_of(stats, RESERVED, &reserved)) {
+    if (stats && current_of(stats, ALLOCATED, &allocated) && current_of(stats, RESERVED, &reserved) && core->enabled) {
+        lp_seg_header *header = lp_segment_header(&core->segment);
         __atomic_store_n(&header->torch_allocated, allocated, __ATOMIC_RELAXED);
         __atomic_store_n(&header->torch_reserved, reserved, __ATOMIC_RELAXED);
         __atomic_store_n(&header->torch_when, lp_clock_ns(CLOCK_MONOTONIC), __ATOMIC_RELEASE);

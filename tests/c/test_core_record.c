@@ -1,5 +1,8 @@
 /* The recorder without Python: nesting, contexts, entries left elsewhere, limits, threads. */
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -384,8 +387,169 @@ static void lost_after_the_end(void)
         what_is_lost_after_the_end_is_not_of_the_phase(LP_CPU_RSEQ);
 }
 
+/* ---- threads that end ---- */
+
+static sem_t at_the_lock, go_on;
+static _Atomic bool holds_up;
+
+/* In place of the C library's: the recorder's lock yields by it. One thread waits there as long as the test wants. */
+int sched_yield(void)
+{
+    if (atomic_exchange(&holds_up, false)) {
+        sem_post(&at_the_lock);
+        while (sem_wait(&go_on) != 0)
+            ;
+    }
+    return (int)syscall(SYS_sched_yield);
+}
+
+static void *records_once(void *recorder)
+{
+    leave(recorder, context(1), enter(recorder, context(1), "a"));
+    sem_post(&at_the_lock);
+    while (sem_wait(&go_on) != 0)
+        ;
+    return NULL;
+}
+
+/* A thread's end needs no interpreter, so it may fall into another thread's close(): it must not touch a segment that is gone. */
+static void a_thread_ends_in_a_close(void)
+{
+    pthread_t thread;
+    char folder[] = "/tmp/lp-test-XXXXXX";
+
+    REQUIRE(mkdtemp(folder) != NULL);
+    lp_recorder *recorder = recording_start(folder);
+    REQUIRE(recorder && sem_init(&at_the_lock, 0, 0) == 0 && sem_init(&go_on, 0, 0) == 0);
+    REQUIRE(pthread_create(&thread, NULL, records_once, recorder) == 0);
+    while (sem_wait(&at_the_lock) != 0)
+        ;
+    lp_recorder_lock(recorder);
+    holds_up = true;
+    sem_post(&go_on);
+    while (sem_wait(&at_the_lock) != 0) /* its end has come as far as the lock */
+        ;
+    lp_recorder_unlock(recorder);
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+    sem_post(&go_on);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(recorder->idle == NULL);
+    CHECK_EQ(rmdir(folder), 0);
+}
+
+static lp_entry *left_open;
+static lp_thread *arena_of[2];
+
+static void *opens(void *recorder)
+{
+    left_open = enter(recorder, context(1), "left open");
+    arena_of[0] = lp__current;
+    return NULL;
+}
+
+static void *closes(void *recorder)
+{
+    leave(recorder, context(2), enter(recorder, context(2), "own"));
+    arena_of[1] = lp__current;
+    leave(recorder, context(2), left_open);
+    return NULL;
+}
+
+/* Also where the arena is the same, it was another thread that left it: nobody knows its CPU time. */
+static void the_next_thread_leaves_what_was_left_open(void)
+{
+    pthread_t thread;
+    lp_recorder *recorder = recording_start(NULL);
+    REQUIRE(recorder != NULL);
+
+    REQUIRE(pthread_create(&thread, NULL, opens, recorder) == 0 && pthread_join(thread, NULL) == 0);
+    REQUIRE(pthread_create(&thread, NULL, closes, recorder) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK_EQ(arena_of[0], arena_of[1]);
+
+    lp_worker *worker = recording_read(recorder);
+    const lp_phase *ended = phase_at(worker, "left open"), *own = phase_at(worker, "own");
+    REQUIRE(ended && own);
+    CHECK_EQ(ended->entries, 1u);
+    CHECK(ended->wall_ns > 0);
+    CHECK_EQ(ended->cpu_wall_ns, 0u);
+    CHECK_EQ(own->cpu_wall_ns, own->wall_ns);
+    CHECK_EQ(worker->health.foreign_exits, 1u);
+    lp_worker_free(worker);
+    lp_recorder_end(recorder);
+    lp_segment_close(&recorder->segment, false);
+}
+
+/* ---- descriptors that the program has closed ---- */
+
+typedef struct detecting {
+    lp_detector detector;
+    sem_t turn, done;
+    long tid;
+    uint64_t delay;
+    bool read;
+} detecting;
+
+static void *detects(void *argument)
+{
+    detecting *self = argument;
+
+    self->tid = syscall(SYS_gettid);
+    lp_detector_start(&self->detector, LP_CPU_SYSCALL);
+    sem_post(&self->done);
+    while (sem_wait(&self->turn) != 0)
+        ;
+    self->read = lp_cpu_delay(&self->detector, &self->delay);
+    sem_post(&self->done);
+    while (sem_wait(&self->turn) != 0)
+        ;
+    lp_detector_stop(&self->detector, true);
+    return NULL;
+}
+
+/* closerange() takes the descriptors of all threads, and the first that opens its own again gets the number of another's. */
+static void no_thread_reads_the_delay_of_another(void)
+{
+    static detecting threads[2];
+    pthread_t ids[2];
+    char name[64], own[64], path[128] = "";
+
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(sem_init(&threads[i].turn, 0, 0) == 0 && sem_init(&threads[i].done, 0, 0) == 0);
+        REQUIRE(pthread_create(&ids[i], NULL, detects, &threads[i]) == 0);
+        while (sem_wait(&threads[i].done) != 0)
+            ;
+    }
+    if (threads[0].detector.schedstat >= 0) { /* else this kernel does not tell: there is nothing to mistake */
+        int first = threads[0].detector.schedstat;
+        close(threads[0].detector.schedstat);
+        close(threads[1].detector.schedstat);
+        for (int i = 1; i >= 0; i--) {
+            sem_post(&threads[i].turn);
+            while (sem_wait(&threads[i].done) != 0)
+                ;
+            CHECK(threads[i].read);
+        }
+        CHECK_EQ(threads[1].detector.schedstat, first);
+        CHECK(threads[0].detector.schedstat != first);
+        snprintf(name, sizeof name, "/proc/self/fd/%d", threads[0].detector.schedstat);
+        snprintf(own, sizeof own, "/task/%ld/schedstat", threads[0].tid);
+        CHECK(readlink(name, path, sizeof path - 1) > 0 && strstr(path, own) != NULL);
+    } else {
+        sem_post(&threads[0].turn);
+        sem_post(&threads[1].turn);
+    }
+    for (int i = 0; i < 2; i++) {
+        sem_post(&threads[i].turn);
+        CHECK_EQ(pthread_join(ids[i], NULL), 0);
+    }
+}
+
 int main(void)
 {
+    RUN(a_thread_ends_in_a_close);
+    RUN(the_next_thread_leaves_what_was_left_open);
+    RUN(no_thread_reads_the_delay_of_another);
     RUN(lost_after_the_end);
     RUN(nests_and_subtracts);
     RUN(tasks_are_siblings);

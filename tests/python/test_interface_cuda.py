@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -128,3 +129,46 @@ def test_never_imports_torch(tmp_path: Path) -> None:
         """,
         cwd=tmp_path,
     ).expect()
+
+
+class Interrupted(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit(3), Interrupted, TimeoutError("out of time")])
+@pytest.mark.parametrize("end", ["enter", "leave"])
+def test_a_signal_during_the_wait_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: Any, end: str
+) -> None:
+    """A program that waits for its GPU most of the time gets its Ctrl-C there, or what another handler raises."""
+
+    class Signalled(Cuda):
+        def synchronize(self) -> None:
+            self.waits.append("")
+            if len(self.waits) == (1 if end == "enter" else 2):
+                signal.raise_signal(signal.SIGUSR1)
+
+    def handler(*_: object) -> None:
+        raise raised
+
+    torch = ModuleType("torch")
+    torch.cuda = Signalled()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    before = signal.signal(signal.SIGUSR1, handler)
+    body = False
+    try:
+        with Profiler(tmp_path, snapshot_interval_s=None) as profiler, profiler.phase("step"):
+            with pytest.raises(raised if isinstance(raised, type) else type(raised)):
+                with profiler.phase("forward", sync=True):
+                    body = True
+            assert profiler.current_phase() == "step"
+        tree = profiler.merged_tree()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert body is (end == "leave")
+    assert tree[("step",)].calls == 1
+    if end == "enter":
+        assert ("step", "forward") not in tree
+    else:
+        assert (tree[("step", "forward")].calls, tree[("step", "forward")].errors) == (1, 1)
+    assert profiler._worker()["health"]["misuse"] == 0

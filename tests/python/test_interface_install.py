@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import inspect
+import sys
+import threading
 import warnings
 import weakref
 from pathlib import Path
@@ -14,7 +16,7 @@ from lptest import run_python
 
 import lineprofiler
 from lineprofiler import accounting
-from lineprofiler.accounting import Profiler
+from lineprofiler.accounting import PhaseTree, Profiler
 
 QUIET: dict[str, Any] = {"snapshot_interval_s": None, "sample_interval_s": None}
 
@@ -136,6 +138,76 @@ def test_deltas_have_a_cursor(tmp_path: Path) -> None:
         assert {path: stats.calls for path, stats in second.items()} == {("a",): 1, (): 0}
         assert second[()].counters == {"top": 5}
         assert second[("a",)].hist.count == 1
+
+
+def test_deltas_of_two_threads_at_once(tmp_path: Path) -> None:
+    """The slower of two calls must not put its older tree in the place of the newer one: nothing is given twice."""
+    read, done = threading.Event(), threading.Event()
+
+    class Slow(Profiler):
+        def merged_tree(self) -> PhaseTree:
+            tree = super().merged_tree()
+            if threading.current_thread() is slow:
+                read.set()
+                done.wait(0.3)  # the other call, where nothing holds it up
+            return tree
+
+    with Slow(tmp_path, **QUIET) as profiler:
+        found = []
+        slow = threading.Thread(target=lambda: found.append(profiler.deltas()))
+        with profiler.phase("a"):
+            pass
+        slow.start()
+        assert read.wait(30)
+        with profiler.phase("a"):
+            pass
+        found.append(profiler.deltas())
+        done.set()
+        slow.join()
+        found.append(profiler.deltas())
+    assert sum(tree[("a",)].calls for tree in found if tree) == 2
+
+
+def test_ctrl_c_while_own_cost_is_measured(tmp_path: Path) -> None:
+    program = """
+        import os, signal, sys
+        from lineprofiler import accounting
+
+        def at_compile(event, arguments):
+            if event == "compile" and arguments[1] == "<lineprofiler own cost>" and not asked:
+                asked.append(event)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        asked = []
+        sys.addaudithook(at_compile)
+        for expected in (True, False):
+            try:
+                profiler = accounting.Profiler(sys.argv[1], snapshot_interval_s=None, sample_interval_s=None)
+            except KeyboardInterrupt:
+                assert expected
+            else:
+                assert not expected
+        assert profiler._worker()["own_cost_ps"] > 0, "it is measured the next time"
+        profiler.close()
+        """
+    run_python(program, tmp_path / "run").expect()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")
+def test_own_cost_is_not_measured_under_a_monitor(tmp_path: Path) -> None:
+    """Coverage and debuggers get events of our little program, and those would be what is measured."""
+    program = """
+        import sys
+        from lineprofiler.accounting import Profiler
+
+        monitoring = sys.monitoring
+        monitoring.use_tool_id(monitoring.COVERAGE_ID, "test")
+        for events, known in ((monitoring.events.LINE, False), (0, True)):
+            monitoring.set_events(monitoring.COVERAGE_ID, events)
+            with Profiler(sys.argv[1], snapshot_interval_s=None, sample_interval_s=None) as profiler:
+                assert (profiler._worker()["own_cost_ps"] > 0) is known
+        """
+    run_python(program, tmp_path / "run").expect()
 
 
 def test_nothing_installed_does_nothing() -> None:

@@ -72,6 +72,7 @@ class Profiler(Recorder):
         "_callbacks",
         "_closed",
         "_cursor",
+        "_cursor_lock",
         "_exported",
         "_interval",
         "_opened",
@@ -153,8 +154,11 @@ class Profiler(Recorder):
         from os import getpid
 
         if self._pid != getpid():
+            from _thread import RLock  # of a builtin module: nothing is loaded
+
             self._pid = getpid()
             self._cursor = {}
+            self._cursor_lock = RLock()
             self._callbacks = []
             self._ticker = None
 
@@ -232,9 +236,11 @@ class Profiler(Recorder):
         The first call gives everything so far. The cursor belongs to this method alone.
         """
         self._settle()
-        now = self.merged_tree()
-        # One exchange, so that two threads that call at once share the intervals out between them.
-        before, self._cursor = self._cursor, now
+        # Two threads that call at once share the intervals out between them: an older tree in the place of a newer one
+        # would give what lies between the two once more.
+        with self._cursor_lock:
+            now = self.merged_tree()
+            before, self._cursor = self._cursor, now
         changed: PhaseTree = {}
         for path, stats in now.items():
             grown = stats.difference(before[path]) if path in before else stats.copy()
