@@ -31,7 +31,8 @@ def mcts(tmp_path: Path) -> Path:
     [
         ([], "usage: lineprofiler COMMAND"),
         (["reprot", "x"], "unknown command reprot; did you mean report?"),
-        (["frobnicate"], "unknown command frobnicate\n"),
+        (["frobnicate"], "unknown command frobnicate; --help lists what there is\n"),
+        (["--formt", "json"], "unknown option --formt; --help lists what there is\n"),
         (["report"], "report: RUN_DIR is missing"),
         (["report", "a", "b"], "unexpected argument b"),
         (["report", "a", "--al"], "unknown option --al; did you mean --all?"),
@@ -51,6 +52,7 @@ def test_bad_usage(words: list[str], says: str) -> None:
     assert done.returncode == 2
     assert says in done.stderr
     assert "usage: lineprofiler" in done.stderr
+    assert not words or done.stderr.count("\n") == 2  # the form, and what is wrong
     assert done.stdout == ""
 
 
@@ -81,10 +83,13 @@ def test_double_dash_ends_options(tmp_path: Path) -> None:
     assert "MAIN  (1 process" in lineprofiler("report", "--", "--all", cwd=tmp_path).expect().stdout
 
 
-def test_html_comes_later(mcts: Path) -> None:
+def test_what_comes_later(mcts: Path) -> None:
     done = lineprofiler("report", mcts, "--format", "html")
     assert (done.returncode, done.stdout) == (2, "")
     assert "later version" in done.stderr
+    done = lineprofiler("trace", mcts)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "lineprofiler: trace comes with a later version; report, top and compare are here\n"
 
 
 def test_no_samples_leaves_out_what_is_sampled(mcts: Path) -> None:
@@ -111,6 +116,8 @@ def test_a_missing_directory(tmp_path: Path) -> None:
     assert "Runtime 0ns   Processes 0   Roles none\nHost ?\n" in done.stdout
     document = json.loads(lineprofiler("report", tmp_path / "nowhere", "--json").expect(2).stdout)
     assert document["run"]["empty_reason"] == "missing"
+    done = lineprofiler("report", tmp_path / "nowhere", "-o", tmp_path / "out").expect(2)
+    assert (done.stdout, done.stderr) == ("", f"lineprofiler: {tmp_path}/nowhere: no such directory\n")
     done = lineprofiler("compare", tmp_path / "nowhere", tmp_path).expect(2)
     assert done.stderr == f"lineprofiler: {tmp_path}/nowhere: no such directory\n"
 
@@ -119,6 +126,8 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     done = lineprofiler("report", tmp_path / "file").expect(2)
     assert done.stdout.startswith("No run directory — ")
+    for words in (("report", "file"), ("compare", "file", "file"), ("top", "--once", "file")):
+        assert lineprofiler(*words, cwd=tmp_path).expect(2).stderr == "lineprofiler: file: is no directory\n"
 
 
 def test_some_unreadable_files_cost_only_themselves(mcts: Path) -> None:
