@@ -8,6 +8,7 @@ runs does.
 from __future__ import annotations
 
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -18,7 +19,7 @@ from typing import Any
 
 from lineprofiler.config import ProfilerConfig, find_project_root
 from lineprofiler.lines.callables import codes_of
-from lineprofiler.lines.source import SourceBook, command_line_code, definitions, module_of
+from lineprofiler.lines.source import SourceBook, command_line_code, module_of
 
 MOST_TEXTS = 20_000
 """Code objects without a file that are profiled; each takes a kilobyte."""
@@ -50,7 +51,7 @@ def qualified_name(code: CodeType, book: SourceBook) -> str:
     name = getattr(code, "co_qualname", None)
     if name is not None:
         return str(name)
-    found = definitions(book.get(code.co_filename)).get(code.co_firstlineno)
+    found = book.get(code.co_filename).definitions.get(code.co_firstlineno)
     return found[0] if found is not None and found[0].split(".")[-1] == code.co_name else code.co_name
 
 
@@ -158,9 +159,12 @@ def _is_generated(code: CodeType) -> bool:
     return made or code.co_varnames[:1] == ("_cls",)
 
 
+_STARTS_WORKER = re.compile(r"(import sys; )?from multiprocessing\.(spawn|forkserver|resource_tracker) import ")
+
+
 def is_worker() -> bool:
     """Whether the main module is the line of code by which multiprocessing starts its processes."""
-    return (command_line_code() or "").startswith("from multiprocessing.")
+    return _STARTS_WORKER.match(command_line_code() or "") is not None
 
 
 def _installed() -> list[str]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
+import re
 import resource
 import shutil
 import signal
@@ -35,6 +37,9 @@ from lineprofiler.lines.source import from_disk, imported_names
 from lineprofiler.lines.tables import print_line_profiler
 
 HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
+_FIGURES = re.compile(r"[0-9]+-[0-9a-f]{8}(-[0-9]+\.lprof|\.lines)|[0-9]+-[0-9]+\.lprof")
+"""Names of the files that processes leave, see `child.Run.leave`."""
+_LONGEST_WAIT_S = 3600.0
 _FROM_KERNEL = 0x80
 """si_code of a signal that the terminal sent: to the whole group, the program has it already."""
 
@@ -108,6 +113,8 @@ def main(arguments: list[str]) -> int:
         return usage_error(options, error)
     try:
         folder = _folder(given.live)
+    except UsageError as error:
+        return usage_error(options, error)
     except OSError as error:
         return usage_error(options, UsageError(f"{given.live}: {error.strerror}"))
     try:
@@ -161,7 +168,7 @@ def _settle(given: argparse.Namespace, program: list[str]) -> None:
     given.view_unit = given.unit or table["unit"]
     if given.line_by_line and given.output is None and program:
         name = "".join(program[1:2]) if program[0] == "-m" else "stdin" if program[0] in ("-", "-c") else program[0]
-        given.output = f"{os.path.basename(name)}.lprof"
+        given.output = f"{os.path.basename(os.path.abspath(name))}.lprof"  # of a folder: its own name
 
 
 def _check(given: argparse.Namespace, program: list[str]) -> None:
@@ -173,8 +180,8 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
         raise UsageError("--top must be 0 lines or more")
     if given.unit is not None and not given.unit > 0:
         raise UsageError("--unit must be more than 0 seconds")
-    if given.output_interval is not None and not given.output_interval > 0:
-        raise UsageError("--output-interval must be more than 0 seconds")
+    if given.output_interval is not None and not 0 < given.output_interval < math.inf:
+        raise UsageError("--output-interval must be more than 0 seconds, and finite")
     if given.output_interval is not None and given.output is None:
         raise UsageError("--output-interval needs a file to write: -o FILE")
     for path in (given.output, given.html):
@@ -188,20 +195,29 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
 
 def _can_be_written(path: str) -> bool:
     """Whether a file can be put there, as far as can be told before the program has run."""
-    is_renamed = os.path.isfile(path) or not os.path.exists(path)
-    return not is_renamed or os.access(os.path.dirname(path), os.W_OK)
+    return lprof.is_stream(path) or os.access(os.path.dirname(os.path.realpath(path)), os.W_OK)
 
 
 def _folder(live: str | None) -> str:
-    """Where the processes leave their figures: an empty folder that is nobody else's."""
+    """Where the processes leave their figures: a folder that is nobody else's, without those of an earlier run.
+
+    Raises UsageError for another user's folder, and for one that others may enter with more in it than figures.
+    """
     if live is None:
         return tempfile.mkdtemp(prefix="lineprofiler-")
-    os.makedirs(live, mode=0o700, exist_ok=True)
-    os.chmod(live, 0o700)
-    for name in os.listdir(live):
-        if name.endswith((".lines", ".lprof")):
-            os.unlink(os.path.join(live, name))
-    return os.path.abspath(live)
+    folder = os.path.realpath(live)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    names = os.listdir(folder)
+    info = os.stat(folder)
+    if info.st_uid != os.geteuid():
+        raise UsageError(f"{live}: this folder is another user's")
+    if info.st_mode & 0o077:
+        if not all(_FIGURES.fullmatch(name) for name in names):
+            raise UsageError(f"{live}: others may enter this folder, and there is more in it than figures of lines")
+        os.chmod(folder, 0o700)
+    for name in filter(_FIGURES.fullmatch, names):
+        os.unlink(os.path.join(folder, name))
+    return folder
 
 
 def _environment(given: argparse.Namespace, program: list[str], folder: str) -> dict[str, str]:
@@ -283,18 +299,36 @@ class _Meanwhile:
 
     def rest_s(self) -> float | None:
         """Seconds until it is to be written next; None: never."""
-        return None if self._every is None else max(self._next - time.monotonic(), 0.0)
+        return None if self._every is None else min(max(self._next - time.monotonic(), 0.0), _LONGEST_WAIT_S)
 
     def write(self) -> None:
-        if self._every is None or self._output is None:
+        if self._every is None or self._output is None or time.monotonic() < self._next:
             return
         with contextlib.suppress(OSError):  # it is said at the end, if it still is so
             lprof.write(self._output, read_folder(self._folder))
         self._next = time.monotonic() + self._every
 
 
+def _started(command: list[str], environment: dict[str, str], mask: set[int | signal.Signals]) -> int:
+    """Starts the program with the signals that we were started with; its number."""
+    if signal.getsignal(signal.SIGCHLD) != signal.SIG_IGN:
+        return os.posix_spawn(sys.executable, command, environment, setsigmask=mask)
+    # Who ignores SIGCHLD is not told that a child has ended, nor how. The program is to ignore it all the same, which
+    # posix_spawn cannot ask for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.execve(sys.executable, command, environment)
+        finally:
+            os._exit(127)
+    return child
+
+
 def _run(program: list[str], environment: dict[str, str], meanwhile: _Meanwhile) -> int:
-    """The program's status as `os.waitpid` has it."""
+    """Runs it; its status as `os.waitpid` has it."""
     command = [sys.executable, *vars(subprocess)["_args_from_interpreter_flags"](), *program]
     watched = {*HANDED_ON, signal.SIGCHLD}
     for stream in (sys.stdout, sys.stderr):
@@ -302,7 +336,7 @@ def _run(program: list[str], environment: dict[str, str], meanwhile: _Meanwhile)
             stream.flush()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
-        child = os.posix_spawn(sys.executable, command, environment, setsigmask=before)
+        child = _started(command, environment, before)
         while True:
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid == child:
