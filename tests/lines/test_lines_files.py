@@ -230,9 +230,10 @@ def test_the_table_of_line_profiler(tmp_path: Path) -> None:
     )
     (tmp_path / "pyproject.toml").write_text("[tool.line_profiler.cli]\nskip-zero = true\nunit = 1\n")
     assert shown("-t") == table(output_unit=1, sort=True, stripzeros=True)
-    for words in (("--diff", "-t", "a.lprof"), ("--top", "-1"), ("--format", "csv", "-m")):
+    for words in (("--diff", "-t", "a.lprof"), ("--format", "csv", "-m")):
         done = lineprofiler("lines", *words, "a.lprof", cwd=tmp_path).expect(2)
         assert "-t, -m and -r are for line_profiler's table" in done.stderr
+    assert "--top must be 0 lines or more" in lineprofiler("lines", "--top", "-1", "a.lprof").expect(2).stderr
 
 
 def test_what_line_profiler_did_not_measure_is_null() -> None:
