@@ -763,3 +763,50 @@ def test_profiler_goes_while_torch_is_asked(run_dir: Path) -> None:
     assert profiler is None
     """
     going(program, run_dir, LINEPROFILER_COLLECTOR="0")
+
+
+@pytest.mark.parametrize("where", ["names of threads", "a warning"])
+def test_ctrl_c_in_the_middle_of_a_step(run_dir: Path, where: str) -> None:
+    """What of Python runs on our behalf is where the signal's handler may run: that is no reason to swallow it."""
+    program = """
+    import signal, warnings
+
+    class Thread(threading.Thread):
+        def __getattribute__(self, name):
+            if name == "name" and armed:
+                interrupt()
+            return super().__getattribute__(name)
+
+    def interrupt(*_):
+        armed.clear()
+        signal.raise_signal(signal.SIGINT)
+
+    armed = []
+    profiler = begin(snapshot_interval_s=None, thread_names=True)
+    ended = threading.Event()
+    thread = Thread(target=ended.wait)
+    thread.start()
+    warnings.simplefilter("always")
+    warnings.showwarning = interrupt
+    armed.append(1)
+    try:
+        if sys.argv[2] == "a warning":
+            for number in range(200):
+                with accounting.phase(f"step {number}"):
+                    pass
+        else:
+            profiler.snapshot()
+            for _ in range(100):
+                pass
+    except KeyboardInterrupt:
+        assert not armed
+    else:
+        raise AssertionError("nobody heard of it")
+    finally:
+        ended.set()
+        thread.join()
+    assert profiler.snapshot() is None
+    profiler.close()
+    """
+    source = textwrap.dedent(GOING) + textwrap.dedent(program)
+    run_python(source, run_dir, where).expect()
