@@ -178,18 +178,28 @@ static void find_throttled(list *to)
     }
 }
 
-/* Who works while others wait: the other role with the largest part of its time on a CPU, or that it wanted one for. */
+/* The part of the lives of a role's processes that lies in phases: one that waits for its next task is in none. Tasks and threads
+ * beside each other may cover it more than once. */
+static double covered(const lp_report *report, uint32_t role)
+{
+    double lived = (double)report->roles[role].lived_ns;
+
+    return lived > 0.0 ? fmin((double)report->roles[role].role->wall_ns / lived, 1.0) : 1.0;
+}
+
+/* Who works while others wait: the other role with the largest part of its processes' lives on a CPU, or that it wanted one for. */
 static void busiest_other(const lp_report *report, uint32_t except, lp_finding *found)
 {
     double most = (double)NAN;
 
     for (uint32_t i = 0; i < report->role_count; i++) {
         role_time time = i == except ? (role_time){0} : time_of(&report->roles[i]);
-        double working = time.cpu_wall > 0.0 ? (time.cpu + time.starved) / time.cpu_wall : (double)NAN;
+        double part = time.cpu_wall > 0.0 ? covered(report, i) / time.cpu_wall : (double)NAN;
+        double working = (time.cpu + time.starved) * part;
         if (!isnan(working) && !(working <= most)) {
             most = working;
-            found->value[1] = time.cpu / time.cpu_wall;
-            found->value[2] = time.starved / time.cpu_wall;
+            found->value[1] = time.cpu * part;
+            found->value[2] = time.starved * part;
             found->other = i;
         }
     }

@@ -504,6 +504,10 @@ lp_status lp_report_new(const lp_run *run, lp_report **out)
         status = derive_role(report->arena, &run->roles[i], &report->roles[i]);
         report->role_count = i + 1;
     }
+    for (uint32_t i = 0; status == LP_OK && i < run->worker_count; i++) {
+        lp_report_role *role = &report->roles[run->workers[i].role_index];
+        role->lived_ns = lp__add_u64(role->lived_ns, run->workers[i].elapsed_ns);
+    }
     if (status == LP_OK) {
         derive_run_cost(report);
         status = lp__report_lists(report);

@@ -87,7 +87,8 @@ typedef struct lp_report_role {
     uint32_t iterations;         /* phase whose distribution is shown, LP_NO_PHASE */
     lp_report_counter *counters; /* counted while no phase was open */
     uint32_t counter_count;
-    double own_share; /* own cost / wall time; NaN unknown */
+    double own_share;  /* own cost / wall time; NaN unknown */
+    uint64_t lived_ns; /* sum over its processes of the time that they ran */
 } lp_report_role;
 
 typedef struct lp_report_open { /* equal open phases of several workers, together */
@@ -166,6 +167,7 @@ typedef struct lp_report {
     /* what stands under CAVEATS; indices are into run->workers */
     lp_report_attempt *attempts;
     uint32_t attempt_count;
+    bool attempts_at_once; /* one of them had not ended when the newest began: they may be one run that nobody named */
     uint32_t *stale, *unclean, *failed_writes, *private_memory, *no_cpu;
     uint32_t *died_inside,
         *died_outside; /* of the unclean ones, those with a phase open; those without that were killed or left
@@ -181,9 +183,9 @@ typedef struct lp_report {
     uint32_t source_count;
     lp_report_step *steps; /* as they were met */
     uint32_t step_count;
-    lp_report_path *self_nested, *overlapping, *io_overlap, *io_missing, *untrusted, *sampled, *async_;
-    uint32_t self_nested_count, overlapping_count, io_overlap_count, io_missing_count, untrusted_count, sampled_count,
-        async_count;
+    lp_report_path *self_nested, *overlapping, *cpu_unknown, *io_overlap, *io_missing, *untrusted, *sampled, *async_;
+    uint32_t self_nested_count, overlapping_count, cpu_unknown_count, io_overlap_count, io_missing_count,
+        untrusted_count, sampled_count, async_count;
     const lp_usage *usage; /* borrowed; NULL: samples are not read */
     lp_finding *findings;  /* those that are no matter of time, then by share, descending */
     uint32_t finding_count;

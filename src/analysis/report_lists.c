@@ -231,6 +231,11 @@ static bool overlaps(const lp_report_phase *phase)
 {
     return phase->flags & LP_PHASE_OVERLAP;
 }
+/* For more than a tenth of its time, since entries were in tasks that the thread left meanwhile, or ended elsewhere. */
+static bool hides_cpu(const lp_report_phase *phase)
+{
+    return !phase->synthetic && lp__sub_u64(phase->wall_ns, phase->cpu_wall_ns) > phase->wall_ns / 10;
+}
 static bool overlaps_io(const lp_report_phase *phase)
 {
     return phase->flags & LP_PHASE_IO_OVERLAP;
@@ -278,6 +283,7 @@ static lp_status list_all_phases(lp_report *report)
     } lists[] = {
         {nests_itself, &report->self_nested, &report->self_nested_count},
         {overlaps, &report->overlapping, &report->overlapping_count},
+        {hides_cpu, &report->cpu_unknown, &report->cpu_unknown_count},
         {overlaps_io, &report->io_overlap, &report->io_overlap_count},
         {misses_io, &report->io_missing, &report->io_missing_count},
         {is_untrusted, &report->untrusted, &report->untrusted_count},
@@ -447,6 +453,8 @@ static lp_status list_attempts(lp_report *report)
         if (at == count)
             report->attempts[count++] = (lp_report_attempt){run->superseded[i].run_id, 0};
         report->attempts[at].workers++;
+        if (lp__add_u64(run->superseded[i].started_ns, run->superseded[i].elapsed_ns) > run->started_ns)
+            report->attempts_at_once = true;
     }
     report->attempt_count = count;
     return LP_OK;

@@ -74,6 +74,7 @@ typedef struct lp__usage_reading {
     bool shifting;    /* the file is of another time namespace than the host's first: its CLOCK_MONOTONIC differs, */
     bool shift_known; /* by so much, as of its first row: */
     int64_t shift_ns;
+    double tick_s;                /* from the beginning of a bin of the grid to the collector's next tick */
     bool started;                 /* there was a row */
     double at_s, mono_s, first_s; /* of the last row: on the grid, CLOCK_MONOTONIC; of the first */
     int64_t before[LP_COLUMNS];
@@ -88,6 +89,13 @@ typedef struct lp__usage_reading {
 uint32_t lp__usage_phase(lp__usage *all, lp_str path, bool none);
 /* Before the rows of a file: which boot its clock is of. `boot` empty: not known, taken for the same. */
 void lp__usage_place(lp__usage_reading *reading, const lp_identity *id);
+/* Of a batch's first row, in this order (usage_place.c): where the batch lies, Unix time less CLOCK_MONOTONIC of the host's first row; and its
+ * CLOCK_MONOTONIC as the host's first file counts it. */
+int64_t lp__usage_place_of(lp__usage_reading *reading, const lp_sample_batch *batch);
+uint64_t lp__usage_mono(lp__usage_reading *reading, const lp_sample_batch *batch);
+/* From the beginning of a bin to the collector's next tick, a little less; ticks are multiples of the interval of its CLOCK_MONOTONIC. 0 where
+ * bins are of many intervals, or nobody knows. */
+double lp__usage_tick(const lp__usage_reading *reading, int64_t place_ns);
 lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *file, const lp_sample_batch *batch);
 void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_batch *batch);
 void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usage_process *process);

@@ -81,6 +81,7 @@ static void hold_up_to(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, d
         leave_bin(hold, grid, sizes);
         hold->bin++;
         hold->in_bin = hold->value;
+        hold->carried = true;
     }
 }
 
@@ -94,7 +95,8 @@ void lp__hold_set(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, double
         hold_up_to(hold, grid, sizes, at_s);
     }
     hold->value = value;
-    hold->in_bin = fmax(hold->in_bin, value);
+    hold->in_bin = hold->carried ? value : fmax(hold->in_bin, value);
+    hold->carried = false;
 }
 
 void lp__hold_end(lp__hold *hold, const lp__grid *grid, lp__sizes *sizes, double at_s)

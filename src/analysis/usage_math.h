@@ -17,9 +17,11 @@ lp__grid lp__grid_of(double seconds, double interval_s);
 uint32_t lp__grid_bin(const lp__grid *grid, double at_s); /* the nearest one for times outside */
 /* Adds `amount` to the bins between two moments, each by the part that lies in it; all of it to one bin if from >= to. */
 void lp__grid_spread(const lp__grid *grid, double *bins, double from_s, double to_s, double amount);
-/* A size of one process that holds until the next row. In a bin through which the process lives its largest value there counts;
- * of processes that come or go within a bin, only what was there at one time: these parts of bins are kept and put together
- * when all are known (lp__sizes_end), or a pool that restarts its workers would hold all of a bin's at once. */
+/* A size of one process that holds until the next row. In a bin through which the process lives its largest row there counts, or
+ * where it has none, what it held; bins begin with the collector's ticks, so that one of an interval has one row of each process and
+ * what one gives back while another takes it is not summed. Of processes that come or go within a bin, only what was there at one
+ * time: these parts of bins are kept and put together when all are known (lp__sizes_end), or a pool that restarts its workers would
+ * hold all of a bin's at once. */
 typedef struct lp__part {
     uint32_t bin;
     double from_s, to_s, value;
@@ -33,6 +35,7 @@ typedef struct lp__sizes { /* of all processes of a host */
 typedef struct lp__hold {
     double value;   /* since the last row; NaN before the first */
     double in_bin;  /* its largest in `bin` */
+    bool carried;   /* which is the last value still, for want of a row there */
     double begin_s; /* of the first row */
     uint32_t bin, first;
 } lp__hold;

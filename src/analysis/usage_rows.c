@@ -302,16 +302,16 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
     const lp__grid *grid = &reading->all->grid;
     double rss = known(at_row(batch, LP_COLUMN_RSS, row), reading->kib),
            pss = known(at_row(batch, LP_COLUMN_PSS, row), reading->kib);
-    double peak = known(at_row(batch, LP_COLUMN_RSS_PEAK, row), reading->kib);
+    double peak = known(at_row(batch, LP_COLUMN_RSS_PEAK, row), reading->kib), held_s = at_s - reading->tick_s;
 
     if (!isnan(rss)) {
-        lp__hold_set(&reading->rss, grid, &reading->all->sizes.rss, at_s, rss);
+        lp__hold_set(&reading->rss, grid, &reading->all->sizes.rss, held_s, rss);
         lp__points_add(&reading->rss_points, at_s, rss);
     }
     if (!isnan(peak) && reading->rss_points.any)
         reading->rss_points.peak = fmax(reading->rss_points.peak, peak);
     if (!isnan(pss)) {
-        lp__hold_set(&reading->pss, grid, &reading->all->sizes.pss, at_s, pss);
+        lp__hold_set(&reading->pss, grid, &reading->all->sizes.pss, held_s, pss);
         lp__points_add(&reading->pss_points, at_s, pss);
     }
     raise_to(&reading->all->affinity, known(at_row(batch, LP_COLUMN_CPUS_ALLOWED, row), 1.0));
@@ -319,9 +319,9 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
     double allocated = known(at_row(batch, LP_COLUMN_TORCH_ALLOCATED, row), reading->kib),
            reserved = known(at_row(batch, LP_COLUMN_TORCH_RESERVED, row), reading->kib);
     if (!isnan(allocated))
-        lp__hold_set(&reading->allocated, grid, &reading->all->sizes.allocated, at_s, allocated);
+        lp__hold_set(&reading->allocated, grid, &reading->all->sizes.allocated, held_s, allocated);
     if (!isnan(reserved))
-        lp__hold_set(&reading->reserved, grid, &reading->all->sizes.reserved, at_s, reserved);
+        lp__hold_set(&reading->reserved, grid, &reading->all->sizes.reserved, held_s, reserved);
     raise_to(&usage->vram_allocated_peak, allocated); /* one of them, until the sums of all are known */
     raise_to(&usage->vram_reserved_peak, reserved);
 }
@@ -345,56 +345,14 @@ static void end_reasons(uint8_t why[LP_COLUMNS])
             why[c] = LP_REASON_NONE;
 }
 
-void lp__usage_place(lp__usage_reading *reading, const lp_identity *id)
-{
-    lp__usage *all = reading->all;
-    lp_str boot = id->boot_id;
-    size_t size = boot.size < LP__BOOT_ROOM - 1 ? boot.size : LP__BOOT_ROOM - 1;
-
-    reading->own_place = all->placed && size > 0 && all->boot[0] &&
-                         (strncmp(all->boot, boot.data, size) != 0 || all->boot[size] != '\0');
-    if (!all->placed && size > 0) {
-        memcpy(all->boot, boot.data, size);
-        all->boot[size] = '\0';
-    }
-    if (!all->placed)
-        all->time_ns = id->time_ns;
-    reading->shifting = !reading->own_place && all->time_ns && id->time_ns && id->time_ns != all->time_ns;
-    reading->shift_known = false;
-    reading->shift_ns = 0;
-}
-
-/* CLOCK_MONOTONIC of the batch's first row as the host's first file counts it. Namespaces tell their clocks apart by a constant, which
- * the time of day shows. */
-static uint64_t mono_of(lp__usage_reading *reading, const lp_sample_batch *batch)
-{
-    if (reading->shifting && !reading->shift_known && reading->all->placed) {
-        reading->shift_ns = (int64_t)(batch->unix_ns - batch->mono_ns) - reading->all->place_ns;
-        reading->shift_known = true;
-    }
-    return batch->mono_ns + (uint64_t)reading->shift_ns;
-}
-
-/* Where a batch lies: Unix time less CLOCK_MONOTONIC of the host's first row. */
-static int64_t place_of(lp__usage_reading *reading, const lp_sample_batch *batch)
-{
-    lp__usage *all = reading->all;
-    int64_t here = (int64_t)(batch->unix_ns - batch->mono_ns);
-
-    if (reading->own_place)
-        return reading->started ? reading->place_ns : here;
-    if (!all->placed)
-        all->place_ns = here;
-    all->placed = true;
-    return all->place_ns;
-}
-
 lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *file, const lp_sample_batch *batch)
 {
     lp_usage_process *process = reading->process;
 
-    reading->place_ns = place_of(reading, batch);
-    uint64_t mono_ns = mono_of(reading, batch);
+    reading->place_ns = lp__usage_place_of(reading, batch);
+    uint64_t mono_ns = lp__usage_mono(reading, batch);
+    if (!reading->started)
+        reading->tick_s = lp__usage_tick(reading, reading->place_ns);
     take_reasons(process->why, batch);
     for (uint32_t row = 0; row < batch->rows; row++) {
         double after = (double)batch->time_us[row] / 1e6, mono_s = (double)mono_ns / 1e9 + after;
@@ -445,11 +403,12 @@ void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_bat
         return;
     lp__device *device = &all->devices[at];
     lp_usage_gpu *gpu = &all->usage->gpus[device->gpu];
-    int64_t place_ns = place_of(reading, batch);
-    double place_s = (double)((int64_t)mono_of(reading, batch) + place_ns) / 1e9 - all->begin_s;
+    int64_t place_ns = lp__usage_place_of(reading, batch);
+    double place_s = (double)((int64_t)lp__usage_mono(reading, batch) + place_ns) / 1e9 - all->begin_s;
+    double tick_s = lp__usage_tick(reading, place_ns);
     reading->devices[at] = true;
     for (uint32_t row = 0; row < batch->rows; row++) {
-        double at_s = place_s + (double)batch->time_us[row] / 1e6;
+        double at_s = place_s + (double)batch->time_us[row] / 1e6 - tick_s; /* for sizes alone */
         double memory = known(at_row(batch, LP_COLUMN_GPU_OURS_MEMORY, row), KIB);
         double busy = known(at_row(batch, LP_COLUMN_GPU_OURS_BUSY, row), 1e-3);
         if (!isnan(busy)) {
@@ -502,10 +461,10 @@ void lp__usage_process_end(lp__usage_reading *reading)
     /* It was there until it ended, or was last seen: less than an interval after its last row. */
     double lived_s = (double)usage->run->workers[process->worker].elapsed_ns / 1e9;
     double to_s = fmax(reading->at_s, fmin(process->from_s + lived_s, reading->at_s + reading->interval_s));
-    lp__hold_end(&reading->rss, grid, &all->sizes.rss, to_s);
-    lp__hold_end(&reading->pss, grid, &all->sizes.pss, to_s);
-    lp__hold_end(&reading->allocated, grid, &all->sizes.allocated, to_s);
-    lp__hold_end(&reading->reserved, grid, &all->sizes.reserved, to_s);
+    lp__hold_end(&reading->rss, grid, &all->sizes.rss, to_s - reading->tick_s);
+    lp__hold_end(&reading->pss, grid, &all->sizes.pss, to_s - reading->tick_s);
+    lp__hold_end(&reading->allocated, grid, &all->sizes.allocated, to_s - reading->tick_s);
+    lp__hold_end(&reading->reserved, grid, &all->sizes.reserved, to_s - reading->tick_s);
     for (uint32_t i = 0; i < all->device_count; i++)
         lp__hold_end(&reading->held[i], grid, &all->sizes.held, reading->held_end_s[i]);
     /* One that lived for less than an interval has no whole one: over all of its time it used no more than in its busiest. */
@@ -622,8 +581,8 @@ static void host_gauges(const lp__usage *all, lp_usage_host *host, const lp_samp
 lp_status lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch)
 {
     lp__usage *all = reading->all;
-    (void)place_of(reading, batch);
-    double mono_s = (double)mono_of(reading, batch) / 1e9, seconds;
+    (void)lp__usage_place_of(reading, batch);
+    double mono_s = (double)lp__usage_mono(reading, batch) / 1e9, seconds;
 
     host->interval_s = reading->interval_s;
     take_reasons(host->why, batch);
@@ -742,8 +701,8 @@ static bool is_empty(const lp_sample_batch *batch, uint8_t *why)
 lp_status lp__usage_gpu_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch)
 {
     lp__usage *all = reading->all;
-    int64_t place_ns = place_of(reading, batch);
-    uint64_t mono_ns = mono_of(reading, batch);
+    int64_t place_ns = lp__usage_place_of(reading, batch);
+    uint64_t mono_ns = lp__usage_mono(reading, batch);
     double place_s = (double)((int64_t)mono_ns + place_ns) / 1e9;
     uint32_t at = device_of(all, batch->index);
 

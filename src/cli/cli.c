@@ -14,9 +14,15 @@ const lp_cli_command *const lp__cli_commands[] = {&lp__cli_report, &lp__cli_top,
 #define COMMAND_COUNT (sizeof lp__cli_commands / sizeof *lp__cli_commands)
 const size_t lp__cli_command_count = COMMAND_COUNT;
 
+static void put_usage_line(const lp_cli_io *io, lp_sink *sink)
+{
+    lp_sink_format(sink, "usage: %s COMMAND [options] ...\n", lp__cli_program(io));
+}
+
 static void put_usage(const lp_cli_io *io, lp_sink *sink)
 {
-    lp_sink_format(sink, "usage: %s COMMAND [options] ...\n\ncommands:\n", lp__cli_program(io));
+    put_usage_line(io, sink);
+    lp_sink_format(sink, "\ncommands:\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         lp_sink_format(sink, "  %-12s%s\n", lp__cli_commands[i]->name, lp__cli_commands[i]->summary);
     lp_sink_format(sink, "\n%s COMMAND --help says more; --version shows the version.\n", lp__cli_program(io));
@@ -24,15 +30,17 @@ static void put_usage(const lp_cli_io *io, lp_sink *sink)
 
 static int unknown_command(const lp_cli_io *io, const char *word)
 {
-    const char *names[COMMAND_COUNT];
+    const char *names[COMMAND_COUNT], *what = word[0] == '-' ? "option" : "command";
 
+    if (strcmp(word, "trace") == 0)
+        return lp__cli_fail(io, "trace comes with a later version; report, top and compare are here");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         names[i] = lp__cli_commands[i]->name;
-    put_usage(io, io->err);
+    put_usage_line(io, io->err);
     const char *closest = lp__cli_closest(word, names, COMMAND_COUNT, sizeof *names);
     if (closest)
-        return lp__cli_fail(io, "unknown command %s; did you mean %s?", word, closest);
-    return lp__cli_fail(io, "unknown command %s", word);
+        return lp__cli_fail(io, "unknown %s %s; did you mean %s?", what, word, closest);
+    return lp__cli_fail(io, "unknown %s %s; --help lists what there is", what, word);
 }
 
 static int dispatch(int argc, const char *const *argv, const lp_cli_io *io)

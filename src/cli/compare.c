@@ -17,7 +17,7 @@ static int load(const lp_cli_call *call, const char *directory, lp_run **run)
     if (status != LP_OK)
         return lp__cli_fail(call->io, "%s", error.text[0] ? error.text : lp_status_text(status));
     if ((*run)->empty_reason[0] == 'm')
-        return lp__cli_fail(call->io, "%s: no such directory", directory);
+        return lp__cli_no_directory(call->io, directory);
     if ((*run)->empty_reason[0])
         lp__cli_fail(call->io, "%s: no worker files in workers/<host>/ and no running process", directory);
     if ((*run)->unreadable_count > 0)

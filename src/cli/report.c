@@ -5,7 +5,8 @@ static const lp_cli_option options[] = {
     {"--all", 0, NULL, NULL, offsetof(lp_cli_values, all), "every phase, worker and host, not just a dozen"},
     {"--no-samples", 0, NULL, NULL, offsetof(lp_cli_values, no_samples),
      "leave out what is sampled (I/O, GPU, MEMORY)"},
-    {"--format", 0, "FORMAT", "text|json|html", offsetof(lp_cli_values, format), "text (default), json or html"},
+    {"--format", 0, "FORMAT", "text|json|html", offsetof(lp_cli_values, format),
+     "text (default) or json; html is not there yet"},
     {"--json", 0, NULL, NULL, offsetof(lp_cli_values, json), NULL},
     {"--output", 'o', "PATH", NULL, offsetof(lp_cli_values, output), "write to a file instead of stdout"},
 };
@@ -55,7 +56,7 @@ static int run(const lp_cli_call *call)
     int result =
         write_report(call, report, call->values.json || format[0] == 'j', missing || lost ? LP_EXIT_USAGE : LP_EXIT_OK);
     if (missing)
-        lp__cli_fail(call->io, "%s: no such directory", directory); /* what was printed may go into a file */
+        lp__cli_no_directory(call->io, directory); /* what was printed may go into a file */
     if (lost)
         lp__cli_fail(call->io, "%s: none of its %u worker file(s) can be read", directory, run->unreadable_count);
     lp_report_free(report);

@@ -93,7 +93,7 @@ static int check(const session *s)
     if (s->failed)
         return lp__cli_fail(call->io, "%s", s->error.text[0] ? s->error.text : directory);
     if (s->top->run->empty_reason[0] == 'm')
-        return lp__cli_fail(call->io, "%s: no such directory", directory);
+        return lp__cli_no_directory(call->io, directory);
     if (s->top->run->worker_count == 0 && s->top->run->unreadable_count > 0)
         return lp__cli_fail(call->io, "%s: none of its %u worker file(s) can be read", directory,
                             s->top->run->unreadable_count);

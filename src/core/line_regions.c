@@ -175,6 +175,16 @@ void lp__lines_regions_settle(lp_line_thread *th, uint64_t v)
     }
 }
 
+/* The thread has ended within them; another one may take its place. */
+void lp__lines_regions_end(lp_line_thread *th, uint64_t v)
+{
+    lp__lines_regions_settle(th, v);
+    for (uint32_t i = 0; i < th->node_count; i++)
+        th->nodes[i].open = 0;
+    th->entry_count = 0;
+    go_to(th, 0);
+}
+
 void lp__lines_regions_clear(lp_line_thread *th, uint64_t v)
 {
     for (uint32_t i = 1; i < th->node_count; i++)

@@ -81,18 +81,25 @@ static void thread_ends(void *unused)
         if (!lines || lp_lines_forked(lines))
             continue;
         lp__lines_lock(lines);
-        if (!lines->dead && lp__lines_is_ours(lines, th)) {
-            lp__lines_close_all(th, lp_ticks() - th->seg->own);
-            th->entry_count = th->region = 0;
-            th->cells = th->nodes[0].cells;
-            th->have = th->nodes[0].have;
+        bool listed = !lines->dead && lp__lines_is_ours(lines, th);
+        if (listed) {
+            uint64_t v = lp_ticks() - th->seg->own;
+            lp__lines_close_all(th, v);
+            lp__lines_regions_end(th, v);
             __atomic_store_n(&th->seg->tid, 0, __ATOMIC_RELEASE);
         }
         th->attached = false;
         th->next = NULL;
         lp__lines_unlock(lines);
+        if (!listed) /* its engine was freed: nobody else knows it */
+            lp__lines_thread_free(th);
     }
     lp__lines_current = NULL;
+}
+
+void lp__lines_thread_free(lp_line_thread *th)
+{
+    munmap(th, sizeof *th);
 }
 
 static void make_key(void)

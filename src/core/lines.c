@@ -210,7 +210,8 @@ void lp_lines_free(lp_lines *lines)
     if (!forked)
         lp__lines_pause(lines);
     uint64_t now = lp_ticks();
-    for (lp_line_thread *th = lines->threads; th; th = th->link) {
+    for (lp_line_thread *th = lines->threads, *link; th; th = link) {
+        link = th->link;
         __atomic_store_n(&th->go, 0, __ATOMIC_RELEASE);
         if (forked)
             continue; /* it was wiped */
@@ -222,6 +223,8 @@ void lp_lines_free(lp_lines *lines)
         th->nodes = NULL;
         th->entries = NULL;
         th->node_count = th->node_room = th->entry_count = th->entry_room = 0;
+        if (!th->attached)
+            lp__lines_thread_free(th);
     }
     for (lp__line_chunk *chunk = lines->chunks, *next; chunk; chunk = next) {
         next = chunk->next;

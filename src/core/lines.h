@@ -95,8 +95,8 @@ typedef struct lp_line_entry { /* an open region */
     uint64_t start;
 } lp_line_entry;
 
-/* Private state of one thread, in MADV_WIPEONFORK memory: all zero in a forked child. Never freed: when its thread has ended
- * the next one takes it. */
+/* Private state of one thread, in MADV_WIPEONFORK memory: all zero in a forked child. Freed when both its thread and its engine have
+ * ended; where there are many, the next thread takes that of one that has. */
 typedef struct lp_line_thread {
     uint32_t go;   /* LP_LINES_GO, else look in lp__lines_sync; other threads store 0 */
     uint32_t busy; /* in an event; only where `concurrent` */

@@ -22,6 +22,7 @@ void lp__lines_pause(lp_lines *lines); /* and takes the lock */
 void lp__lines_go_on(lp_lines *lines);
 lp_line_thread *lp__lines_attached(lp_lines *lines); /* also while off; NULL: no memory */
 bool lp__lines_is_ours(const lp_lines *lines, const lp_line_thread *th);
+void lp__lines_thread_free(lp_line_thread *th);
 
 /* line_stack.c */
 bool lp__lines_stack_make(lp_line_thread *th);
@@ -35,6 +36,7 @@ void lp__lines_shards_in_child(lp_lines *lines);
 /* line_regions.c */
 bool lp__lines_nodes_make(lp_line_thread *th);
 void lp__lines_regions_clear(lp_line_thread *th, uint64_t v);
+void lp__lines_regions_end(lp_line_thread *th, uint64_t v);
 void lp__lines_regions_settle(lp_line_thread *th, uint64_t v);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct lpy_line_backend {
     const char *name;
     bool traces; /* the interpreter runs each instruction of measured code slower */
     /* Events flow from here on for the marked code objects, and all code if `select` is there. 0; -1: cannot (a sentence is
-     * in `trouble`, no exception is set). */
+     * in `trouble`, no exception is set), or a signal's handler raised meanwhile (an exception is set). */
     int (*start)(LineEngine *engine);
     void (*stop)(LineEngine *engine);
     /* While started: events of this code object on or off. Raises nothing. */
@@ -33,6 +33,17 @@ typedef struct lpy_line_backend {
 
 extern const lpy_line_backend lpy_line_monitoring; /* 3.12 and later */
 extern const lpy_line_backend lpy_line_trace;      /* 3.10, 3.11 */
+
+/* What one thread does that runs Python, and others have to wait for. */
+typedef struct lpy_turn {
+    _Atomic unsigned long thread; /* whose it is; 0 nobody's */
+    _Atomic pid_t process;        /* in another one it is not there: a fork left its thread behind */
+} lpy_turn;
+void lpy_turn_take(lpy_turn *turn);
+void lpy_turn_give(lpy_turn *turn);
+bool lpy_turn_is_mine(const lpy_turn *turn);
+/* Until it is nobody's; not for one that the calling thread has itself, as where a signal's handler runs in it. */
+void lpy_turn_wait(lpy_turn *turn);
 
 struct LineEngine {
     PyObject_HEAD lp_lines *core;
@@ -46,6 +57,7 @@ struct LineEngine {
     Py_ssize_t count;
     bool active;      /* the back end is on */
     bool calibrating; /* measures what an event costs: takes nothing off */
+    lpy_turn starting;
     struct lpy_line_refused *refused;
 };
 
@@ -56,13 +68,15 @@ struct LineEngine {
 int lpy_line_init(PyObject *module);
 /* Adds a sentence to `trouble`, once. Keeps a set exception, sets none. */
 void lpy_line_note(LineEngine *engine, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The code object's entry; made and kept for ever. NULL: no memory, no exception is set. */
+/* Whether an exception is set that Python of our own cannot have raised: a signal's handler has, and the program is to get it. */
+bool lpy_line_interrupted(void);
+/* The code object's entry; made and kept for ever. NULL: no memory, no exception is set; or a signal's handler raised, it is. */
 lp_line_code *lpy_line_code(LineEngine *engine, PyObject *code);
 /* A code object at its first call, or on a stack: asks `select`, marks and arms it. NULL: it is not to be measured. May run Python;
- * keeps a set exception, sets none. */
+ * keeps a set exception, and sets none but KeyboardInterrupt and the like, which a signal's handler raised and the program is to get. */
 lp_line_code *lpy_line_discover(LineEngine *engine, PyObject *code);
-/* The code of every frame on every stack to lpy_line_discover. */
-void lpy_line_discover_stacks(LineEngine *engine);
+/* The code of every frame on every stack to lpy_line_discover. -1: it has set an exception. */
+int lpy_line_discover_stacks(LineEngine *engine);
 
 /* Classes of line events by what they cost: numbers above 256 are made anew for each event, and an instruction at which a line
  * begins is not specialised while events flow, which is dear where it loads a global or steps a loop. */
@@ -123,8 +137,8 @@ extern double lpy_line_prices[LPY_PRICES];
 /* By instruction, malloc: ticks from there to the end of its line. `code` has all but these. NULL: no memory. */
 uint16_t *lpy_line_weigh(const lp_line_code *code, const unsigned char *bytes, PyObject *names);
 
-/* line_cost.c: 0, or -1 when it cannot be measured (no exception is set). Measured once a process and back end. `cost` may be
- * NULL: only lpy_line_prices are wanted. */
+/* line_cost.c: 0, or -1 when it cannot be measured (no exception is set), or when a signal's handler raised meanwhile (it is). Measured
+ * once a process and back end; other threads wait for it. `cost` may be NULL: only lpy_line_prices are wanted. */
 int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost);
 PyObject *lpy_line_cost_dict(const lpy_line_backend *backend);
 

@@ -7,6 +7,7 @@
 
 typedef struct costs {
     bool measured, good;
+    lpy_turn turn;
     double share; /* of each cost that it may be wrong by, see line_medley.c */
     double line[LP_LINE_COSTS], line_error[LP_LINE_COSTS], event[LP_LINE_EVENTS],
         event_error[LP_LINE_EVENTS]; /* ticks */
@@ -223,18 +224,24 @@ static void measure(const lpy_line_backend *backend, costs *c)
         hand_out(c, &cost);
         c->share = lpy_medley_share(backend, &cost);
     }
-    PyErr_Clear();
     lpy_probe_done(probes);
     lpy_tracers_put_back(tstate, &tracers);
+    /* The probes raise nothing that they do not catch: then the next one measures. */
+    c->measured = !PyErr_Occurred();
+    c->good = c->good && c->measured;
+    if (!lpy_line_interrupted())
+        PyErr_Clear();
 }
 
 int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost)
 {
     costs *c = of(backend);
 
-    if (!c->measured) {
-        c->measured = true;
+    lpy_turn_wait(&c->turn);
+    if (!c->measured && !lpy_turn_is_mine(&c->turn)) {
+        lpy_turn_take(&c->turn);
         measure(backend, c);
+        lpy_turn_give(&c->turn);
     }
     if (!cost)
         return c->good ? 0 : -1;

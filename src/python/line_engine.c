@@ -1,8 +1,11 @@
 /* LineEngine: which code objects are measured, when, and what came out. How events come is the back end's (line.h). */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "python/line.h"
 
@@ -30,6 +33,53 @@ void lpy_line_note(LineEngine *engine, const char *format, ...)
     PyErr_Restore(type, value, traceback);
 }
 
+/* ---- turns ----------------------------------------------------------------------------------------------------------- */
+
+static bool is_anothers(const lpy_turn *turn, unsigned long thread)
+{
+    return thread && thread != PyThread_get_thread_ident() && turn->process == getpid();
+}
+
+bool lpy_turn_is_mine(const lpy_turn *turn)
+{
+    return turn->thread == PyThread_get_thread_ident() && turn->process == getpid();
+}
+
+void lpy_turn_wait(lpy_turn *turn)
+{
+    const struct timespec pause = {.tv_nsec = 500000};
+    int saved = errno;
+
+    while (is_anothers(turn, turn->thread)) {
+        Py_BEGIN_ALLOW_THREADS nanosleep(&pause, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    errno = saved;
+}
+
+void lpy_turn_take(lpy_turn *turn)
+{
+    unsigned long before = turn->thread;
+
+    while (is_anothers(turn, before) ||
+           !atomic_compare_exchange_strong(&turn->thread, &before, PyThread_get_thread_ident())) {
+        lpy_turn_wait(turn);
+        before = turn->thread;
+    }
+    turn->process = getpid();
+}
+
+void lpy_turn_give(lpy_turn *turn)
+{
+    turn->thread = 0;
+}
+
+bool lpy_line_interrupted(void)
+{
+    return PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_MemoryError) &&
+           !PyErr_ExceptionMatches(PyExc_RecursionError);
+}
+
 /* ---- hooks of the core ----------------------------------------------------------------------------------------------- */
 
 /* From threading's table of its threads: no code of the program's runs. */
@@ -52,6 +102,8 @@ static size_t thread_name(void *user, char *name, size_t size)
         length = (size_t)PyBytes_Size(bytes);
         length = length < size ? length : size;
         memcpy(name, PyBytes_AsString(bytes), length);
+        while (length > 0 && length < (size_t)PyBytes_Size(bytes) && (PyBytes_AsString(bytes)[length] & 0xc0) == 0x80)
+            length--; /* to the beginning of a character */
     } else {
         length = (size_t)snprintf(name, size, "%s", threading ? "thread" : "MainThread");
     }
@@ -143,8 +195,11 @@ lp_line_code *lpy_line_code(LineEngine *engine, PyObject *code)
 
     if (made)
         return made;
-    if (engine->backend && engine->backend->traces && !engine->calibrating)
+    if (engine->backend && engine->backend->traces && !engine->calibrating) {
         lpy_line_cost(engine->backend, NULL); /* prices for the weights */
+        if (PyErr_Occurred())
+            return NULL;
+    }
     if (lpy_line_code_read(engine->backend, code, &read) == 0) {
         LPY_BEGIN_CRITICAL(engine->codes);
         made = lp_lines_code(engine->core, code);
@@ -161,6 +216,40 @@ lp_line_code *lpy_line_code(LineEngine *engine, PyObject *code)
     return made;
 }
 
+/* What `select` raised goes into `trouble`. */
+static void note_raised(LineEngine *engine)
+{
+    PyObject *kind, *error, *trace;
+
+    PyErr_Fetch(&kind, &error, &trace);
+    PyObject *text = error ? PyObject_Str(error) : NULL;
+    const char *shown = text ? PyUnicode_AsUTF8(text) : NULL;
+    lpy_line_note(engine, "select() raised %s: %s", kind ? ((PyTypeObject *)kind)->tp_name : "nothing",
+                  shown ? shown : "");
+    PyErr_Clear();
+    Py_XDECREF(text);
+    Py_XDECREF(kind);
+    Py_XDECREF(error);
+    Py_XDECREF(trace);
+}
+
+/* The answer, where the code was not known; armed if it is to be measured. The program may have stopped the engine meanwhile. */
+static lp_line_code *settle(LineEngine *engine, PyObject *code, int wanted)
+{
+    lp_line_code *made = lp_lines_code(engine->core, code); /* it may have come from another thread */
+
+    if (!made && wanted > 0) {
+        made = lpy_line_code(engine, code);
+        if (!made)
+            lpy_line_note(engine, "no memory for the lines of a function");
+        else
+            engine->backend->arm(engine, code, true);
+    } else if (!made) {
+        refuse(engine, code);
+    }
+    return made && made->marked ? made : NULL;
+}
+
 lp_line_code *lpy_line_discover(LineEngine *engine, PyObject *code)
 {
     lp_line_code *made = lp_lines_code(engine->core, code);
@@ -171,56 +260,46 @@ lp_line_code *lpy_line_discover(LineEngine *engine, PyObject *code)
     if (!engine->select || is_refused(engine, code))
         return NULL;
     PyErr_Fetch(&type, &value, &traceback);
+    Py_INCREF(engine); /* `select` may let go of the last reference, and another thread while it runs */
     PyObject *answer = PyObject_CallOneArg(engine->select, code);
     int wanted = answer ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
-    if (wanted < 0) {
-        PyObject *kind, *error, *trace;
-        PyErr_Fetch(&kind, &error, &trace);
-        PyObject *text = error ? PyObject_Str(error) : NULL;
-        const char *shown = text ? PyUnicode_AsUTF8(text) : NULL;
-        lpy_line_note(engine, "select() raised %s: %s", kind ? ((PyTypeObject *)kind)->tp_name : "nothing",
-                      shown ? shown : "");
-        PyErr_Clear();
-        Py_XDECREF(text);
-        Py_XDECREF(kind);
-        Py_XDECREF(error);
-        Py_XDECREF(trace);
+    if (wanted < 0 && !PyErr_ExceptionMatches(PyExc_Exception) && !type) {
+        Py_DECREF(engine); /* not of `select`: a signal's handler ran in it */
+        return NULL;
     }
-    made = lp_lines_code(engine->core, code); /* the answer may have come from another thread meanwhile */
-    if (!made && wanted > 0) {
-        made = lpy_line_code(engine, code);
-        if (made)
-            engine->backend->arm(engine, code, true);
-        else
-            lpy_line_note(engine, "no memory for the lines of a function");
-    } else if (!made) {
-        refuse(engine, code);
-    }
+    if (wanted < 0)
+        note_raised(engine);
+    made = settle(engine, code, wanted);
+    Py_DECREF(engine);
     PyErr_Restore(type, value, traceback);
-    return made && made->marked ? made : NULL;
+    return made;
 }
 
-void lpy_line_discover_stacks(LineEngine *engine)
+int lpy_line_discover_stacks(LineEngine *engine)
 {
     PyObject *frames_of = PySys_GetObject("_current_frames"); /* borrowed */
     PyObject *frames = frames_of ? PyObject_CallNoArgs(frames_of) : NULL;
     PyObject *key, *frame;
     Py_ssize_t at = 0;
+    bool interrupted = false;
 
-    while (frames && PyDict_Check(frames) && PyDict_Next(frames, &at, &key, &frame)) {
+    if (!frames)
+        PyErr_Clear();
+    while (!interrupted && frames && PyDict_Check(frames) && PyDict_Next(frames, &at, &key, &frame)) {
         PyFrameObject *f = (PyFrameObject *)Py_NewRef(frame);
         while (f) {
             PyCodeObject *code = PyFrame_GetCode(f);
             lpy_line_discover(engine, (PyObject *)code);
             Py_DECREF(code);
-            PyFrameObject *back = PyFrame_GetBack(f);
+            interrupted = PyErr_Occurred() != NULL;
+            PyFrameObject *back = interrupted ? NULL : PyFrame_GetBack(f);
             Py_DECREF(f);
             f = back;
         }
     }
-    PyErr_Clear();
     Py_XDECREF(frames);
+    return interrupted ? -1 : 0;
 }
 
 /* ---- methods --------------------------------------------------------------------------------------------------------- */
@@ -241,7 +320,7 @@ static PyObject *engine_mark(PyObject *self, PyObject *code)
         return NULL;
     lp_line_code *made = lpy_line_code(engine, code);
     if (!made)
-        return PyErr_NoMemory();
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     made->marked = 1;
     if (engine->active)
         engine->backend->arm(engine, code, true);
@@ -264,17 +343,21 @@ static PyObject *engine_unmark(PyObject *self, PyObject *code)
     Py_RETURN_NONE;
 }
 
-static void begin(LineEngine *engine)
+/* -1 with an exception: a signal's handler raised it meanwhile, and nothing has begun. */
+static int begin(LineEngine *engine)
 {
     lp_line_cost cost = {0};
 
     if (!engine->backend) {
         lpy_line_note(engine, "no back end for this Python");
-        return;
+        return 0;
     }
     if (!engine->calibrating) {
-        if (lpy_line_cost(engine->backend, &cost) != 0)
+        if (lpy_line_cost(engine->backend, &cost) != 0) {
+            if (PyErr_Occurred())
+                return -1;
             lpy_line_note(engine, "what an event costs could not be measured: nothing is taken off");
+        }
         lp_lines_set_cost(engine->core, &cost);
     }
     lp_lines_set_on(engine->core, true);
@@ -284,17 +367,28 @@ static void begin(LineEngine *engine)
         engine->active = true;
     if (!engine->active)
         lp_lines_set_on(engine->core, false);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 static PyObject *engine_start(PyObject *self, PyObject *unused)
 {
     LineEngine *engine = self_of(self);
+    int rc = 0;
 
     (void)unused;
     LPY_BEGIN_CRITICAL(self);
-    if (engine->count++ == 0)
-        begin(engine);
+    if (engine->count++ == 0) {
+        lpy_turn_take(&engine->starting);
+        rc = begin(engine);
+        lpy_turn_give(&engine->starting);
+        if (rc != 0)
+            engine->count--;
+    } else {
+        lpy_turn_wait(&engine->starting);
+    }
     LPY_END_CRITICAL();
+    if (rc != 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 

@@ -146,7 +146,6 @@ double lpy_medley_share(const lpy_line_backend *backend, const lp_line_cost *cos
     }
     for (int round = 0; good && round < ROUNDS; round++)
         good = both(&m, round);
-    PyErr_Clear();
     Py_XDECREF(m.measured);
     Py_XDECREF(m.bare);
     Py_XDECREF(m.engine);

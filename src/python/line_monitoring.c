@@ -98,16 +98,52 @@ static PyObject *on_line_by_number(PyObject *self, PyObject *const *args, size_t
     Py_RETURN_NONE;
 }
 
-/* Code that the engine has not seen: never again here, unless it is to be measured. Runs Python, so outside the door. */
-static __attribute__((noinline)) lp_line_code *discover(Callback *callback, PyObject *code)
-{
-    return callback->engine->active ? lpy_line_discover(callback->engine, code) : NULL;
-}
-
 static PyObject *answer(const Callback *callback, const lp_line_code *code)
 {
     /* Its own events come by `local`: DISABLE here is only for code that `select` refuses. */
     return Py_NewRef(!code && callback->engine->select ? mon.disable : Py_None);
+}
+
+static void called(Callback *callback, lp_line_code *code, uint64_t now)
+{
+    PyThreadState *tstate = lpy_thread_state();
+    const void *context = context_of(tstate);
+    lp_line_thread *th = lp_lines_enter(callback->core, LPY_LINE_CONCURRENT);
+
+    if (LP_LIKELY(th != NULL)) {
+        lp_lines_call(th, code, lpy_frame_of(tstate), context, now);
+        lp_lines_exit(th, LPY_LINE_CONCURRENT);
+    }
+}
+
+static void resumed(Callback *callback, lp_line_code *code, PyObject *at, uint64_t now)
+{
+    PyThreadState *tstate = lpy_thread_state();
+    const void *context = context_of(tstate);
+    lp_line_thread *th = lp_lines_enter(callback->core, LPY_LINE_CONCURRENT);
+
+    if (LP_LIKELY(th != NULL)) {
+        lp_lines_resume(th, code, lpy_frame_of(tstate), context, (size_t)number_of(at), now);
+        lp_lines_exit(th, LPY_LINE_CONCURRENT);
+    }
+}
+
+/* Code that the engine has not seen: never again here, unless it is to be measured. Runs Python, so outside the door; the program
+ * may stop the engine meanwhile, and the interpreter holds no reference to the callback that it calls. */
+static __attribute__((noinline)) PyObject *discover(Callback *callback, PyObject *const *args, bool resumes)
+{
+    PyObject *result = NULL;
+
+    Py_INCREF(callback);
+    lp_line_code *code = callback->engine->active ? lpy_line_discover(callback->engine, args[0]) : NULL;
+    if (code && resumes)
+        resumed(callback, code, args[1], lp_ticks());
+    else if (code)
+        called(callback, code, lp_ticks());
+    if (!PyErr_Occurred())
+        result = answer(callback, code);
+    Py_DECREF(callback);
+    return result;
 }
 
 static PyObject *on_start(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
@@ -118,20 +154,10 @@ static PyObject *on_start(PyObject *self, PyObject *const *args, size_t nargsf, 
 
     (void)nargsf;
     (void)kwnames;
-    if (LP_UNLIKELY(!code || !code->marked)) {
-        code = discover(callback, args[0]);
-        now = lp_ticks();
-    }
-    if (code) {
-        PyThreadState *tstate = lpy_thread_state();
-        const void *context = context_of(tstate);
-        lp_line_thread *th = lp_lines_enter(callback->core, LPY_LINE_CONCURRENT);
-        if (LP_LIKELY(th != NULL)) {
-            lp_lines_call(th, code, lpy_frame_of(tstate), context, now);
-            lp_lines_exit(th, LPY_LINE_CONCURRENT);
-        }
-    }
-    return answer(callback, code);
+    if (LP_UNLIKELY(!code || !code->marked))
+        return discover(callback, args, false);
+    called(callback, code, now);
+    Py_RETURN_NONE;
 }
 
 static PyObject *on_resume(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
@@ -142,20 +168,10 @@ static PyObject *on_resume(PyObject *self, PyObject *const *args, size_t nargsf,
 
     (void)nargsf;
     (void)kwnames;
-    if (LP_UNLIKELY(!code || !code->marked)) {
-        code = discover(callback, args[0]);
-        now = lp_ticks();
-    }
-    if (code) {
-        PyThreadState *tstate = lpy_thread_state();
-        const void *context = context_of(tstate);
-        lp_line_thread *th = lp_lines_enter(callback->core, LPY_LINE_CONCURRENT);
-        if (LP_LIKELY(th != NULL)) {
-            lp_lines_resume(th, code, lpy_frame_of(tstate), context, (size_t)number_of(args[1]), now);
-            lp_lines_exit(th, LPY_LINE_CONCURRENT);
-        }
-    }
-    return answer(callback, code);
+    if (LP_UNLIKELY(!code || !code->marked))
+        return discover(callback, args, true);
+    resumed(callback, code, args[1], now);
+    Py_RETURN_NONE;
 }
 
 /* An exception enters a suspended frame. Cannot be disabled where it is global. */
@@ -167,15 +183,8 @@ static PyObject *on_throw(PyObject *self, PyObject *const *args, size_t nargsf, 
 
     (void)nargsf;
     (void)kwnames;
-    if (code && code->marked) {
-        PyThreadState *tstate = lpy_thread_state();
-        const void *context = context_of(tstate);
-        lp_line_thread *th = lp_lines_enter(callback->core, LPY_LINE_CONCURRENT);
-        if (LP_LIKELY(th != NULL)) {
-            lp_lines_resume(th, code, lpy_frame_of(tstate), context, (size_t)number_of(args[1]), now);
-            lp_lines_exit(th, LPY_LINE_CONCURRENT);
-        }
-    }
+    if (code && code->marked)
+        resumed(callback, code, args[1], now);
     Py_RETURN_NONE;
 }
 
@@ -336,7 +345,8 @@ static PyObject *on_line_check(PyObject *self, PyObject *const *args, size_t nar
     Py_RETURN_NONE;
 }
 
-static void try_out(LineEngine *engine, int tool)
+/* false: a signal's handler raised meanwhile, and nothing is known. */
+static bool try_out(LineEngine *engine, int tool)
 {
     static const char sample[] = "a = [1, 2]\n"
                                  "for b in a:\n"
@@ -344,21 +354,30 @@ static void try_out(LineEngine *engine, int tool)
                                  "d = (a,\n"
                                  "     b)\n";
     PyObject *code = Py_CompileString(sample, "<lineprofiler>", Py_file_input), *globals = PyDict_New();
+    PyObject *type, *value, *traceback;
+    bool interrupted = false;
 
     if (code && globals) {
         for (int event = UNWIND; event <= THROW; event++)
             if (set_local(tool, code, mon.bit[event]))
                 mon.local |= mon.bit[event];
-        PyObject *check = callback_new(engine, on_line_check);
-        if (check && subscribe(tool, LINE, check) && set_local(tool, code, mon.bit[LINE] | mon.bit[START]))
-            done(PyEval_EvalCode(code, globals, globals));
+        PyObject *check = callback_new(engine, on_line_check), *result = NULL;
+        if (check && subscribe(tool, LINE, check) && set_local(tool, code, mon.bit[LINE] | mon.bit[START])) {
+            result = PyEval_EvalCode(code, globals, globals);
+            interrupted = lpy_line_interrupted();
+        }
+        PyErr_Fetch(&type, &value, &traceback);
         set_local(tool, code, 0);
         subscribe(tool, LINE, Py_None);
+        PyErr_Restore(type, value, traceback);
+        Py_XDECREF(result);
         Py_XDECREF(check);
     }
-    PyErr_Clear();
+    if (!interrupted)
+        PyErr_Clear();
     Py_XDECREF(globals);
     Py_XDECREF(code);
+    return !interrupted;
 }
 
 static bool look_up(void)
@@ -445,11 +464,12 @@ static int monitoring_start(LineEngine *engine)
                                    : "this Python has no sys.monitoring: nothing is measured");
         return -1;
     }
-    if (!mon.known) {
-        try_out(engine, tool);
-        mon.known = true;
-    }
     s->tool = tool;
+    if (!mon.known && !try_out(engine, tool)) {
+        monitoring_stop(engine);
+        return -1;
+    }
+    mon.known = true;
     if (!mon.sees_instructions)
         lpy_line_note(engine, "this Python does not tell at which instruction a line begins: hits are visits");
     for (int i = 0; i < EVENTS && good; i++) {
@@ -468,16 +488,17 @@ static int monitoring_start(LineEngine *engine)
         ((mon.bit[UNWIND] | mon.bit[THROW]) & ~mon.local) | (engine->select ? mon.bit[START] | mon.bit[RESUME] : 0);
     if (good && global)
         good = done(PyObject_CallFunction(mon.set, "ii", tool, global));
-    if (good && engine->select)
-        lpy_line_discover_stacks(engine);
-    PyErr_Clear();
+    if (!good) {
+        PyErr_Clear();
+        lpy_line_note(engine, "sys.monitoring refused an event: nothing is measured");
+    } else if (engine->select) {
+        good = lpy_line_discover_stacks(engine) == 0;
+    }
     if (!good) {
         engine->active = false;
         monitoring_stop(engine);
-        lpy_line_note(engine, "sys.monitoring refused an event: nothing is measured");
-        return -1;
     }
-    return 0;
+    return good ? 0 : -1;
 }
 
 static void monitoring_release(LineEngine *engine)

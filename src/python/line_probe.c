@@ -268,8 +268,12 @@ LineEngine *lpy_probe_engine(const lpy_line_backend *backend)
 
 bool lpy_probe_tell(LineEngine *engine, const char *method)
 {
-    PyObject *result = PyObject_CallMethod((PyObject *)engine, method, NULL);
+    PyObject *type, *value, *traceback;
 
+    PyErr_Fetch(&type, &value, &traceback); /* to stop, also after a signal's handler has raised */
+    PyObject *result = PyObject_CallMethod((PyObject *)engine, method, NULL);
+    if (type)
+        PyErr_Restore(type, value, traceback);
     Py_XDECREF(result);
     return result != NULL;
 }

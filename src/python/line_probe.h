@@ -43,7 +43,7 @@ PyObject *lpy_probe_globals(const char *source);
 bool lpy_probe_tell(LineEngine *engine, const char *method);
 
 /* line_medley.c: how far corrected times of a program that is not foreseen are from its bare time, as a share of what is taken off with
- * this cost and the prices that are known; 0 if it cannot be told. Sets no exception. */
+ * this cost and the prices that are known; 0 if it cannot be told. Exceptions are left to the caller. */
 double lpy_medley_share(const lpy_line_backend *backend, const lp_line_cost *cost);
 void lpy_probe_done(lpy_probed out[LPY_PROBES]);
 

@@ -5,17 +5,19 @@
 #include "python/line.h"
 
 typedef struct row {
-    uint32_t code, thread, region;
+    uint32_t code, thread;
+    size_t area; /* 1 + its index; 0 outside all regions */
     lp_line_cell cell;
 } row;
 
 typedef struct call { /* a block's head */
-    uint32_t code, thread, region;
+    uint32_t code;
     uint64_t calls, time, self, awaited, suspended;
 } call;
 
 typedef struct area { /* a region of a thread */
-    uint32_t thread, number, parent, name;
+    size_t parent;    /* as row.area */
+    uint32_t name;
     uint64_t entries, time;
 } area;
 
@@ -49,11 +51,10 @@ static uint64_t not_below_zero(uint64_t ticks)
     return (int64_t)ticks < 0 ? 0 : ticks;
 }
 
-static void copy_block(copy *c, const lp_seg_line_cells *head)
+/* `areas`: how many there are of other threads. */
+static void copy_block(copy *c, const lp_seg_line_cells *head, size_t areas)
 {
     call made = {.code = head->code,
-                 .thread = head->thread,
-                 .region = head->region,
                  .calls = head->calls,
                  .time = head->time,
                  .self = head->prologue,
@@ -71,7 +72,7 @@ static void copy_block(copy *c, const lp_seg_line_cells *head)
         if (!rows)
             return;
         c->rows = rows;
-        rows[c->row_count++] = (row){head->code, head->thread, head->region, *cell};
+        rows[c->row_count++] = (row){head->code, head->thread, head->region ? areas + head->region : 0, *cell};
     }
     call *calls = room_for(c, c->calls, &c->call_room, c->call_count, sizeof *calls);
     if (!calls)
@@ -83,10 +84,11 @@ static void copy_block(copy *c, const lp_seg_line_cells *head)
 static void copy_thread(void *user, const lp_line_thread *th, const unsigned char *base)
 {
     copy *c = user;
+    size_t before = c->area_count;
 
     for (lp_off at = th->blocks; at && !c->failed;) {
         const lp_seg_line_cells *head = (const lp_seg_line_cells *)(const void *)(base + at);
-        copy_block(c, head);
+        copy_block(c, head, before);
         at = head->next;
     }
     for (uint32_t i = 1; i < th->node_count && !c->failed; i++) {
@@ -94,9 +96,7 @@ static void copy_thread(void *user, const lp_line_thread *th, const unsigned cha
         if (!areas)
             return;
         c->areas = areas;
-        areas[c->area_count++] = (area){.thread = th->seg->number,
-                                        .number = i,
-                                        .parent = th->nodes[i].parent,
+        areas[c->area_count++] = (area){.parent = th->nodes[i].parent ? before + th->nodes[i].parent : 0,
                                         .name = th->nodes[i].name,
                                         .entries = th->nodes[i].seg->entries,
                                         .time = th->nodes[i].seg->time};
@@ -235,25 +235,11 @@ PyObject *lpy_line_functions(LineEngine *engine)
 
 /* ---- regions and threads --------------------------------------------------------------------------------------------- */
 
-static const area *area_of(const copy *c, uint32_t thread, uint32_t number)
+static bool is_within(const copy *c, size_t number, uint32_t name)
 {
-    for (size_t i = 0; i < c->area_count; i++)
-        if (c->areas[i].thread == thread && c->areas[i].number == number)
-            return &c->areas[i];
-    return NULL;
-}
-
-static bool is_within(const copy *c, uint32_t thread, uint32_t number, uint32_t name)
-{
-    while (number) {
-        const area *a = area_of(c, thread, number);
-        if (!a)
-            return false;
-        if (a->name == name)
-            return true;
-        number = a->parent;
-    }
-    return false;
+    while (number && c->areas[number - 1].name != name)
+        number = c->areas[number - 1].parent;
+    return number != 0;
 }
 
 static PyObject *region_value(const copy *c, uint32_t name, uint64_t mult)
@@ -271,7 +257,7 @@ static PyObject *region_value(const copy *c, uint32_t name, uint64_t mult)
         time += c->areas[i].time;
     }
     for (size_t i = 0; i < c->row_count; i++)
-        if (c->rows[i].region && is_within(c, c->rows[i].thread, c->rows[i].region, name))
+        if (is_within(c, c->rows[i].area, name))
             rows[count++] = c->rows[i];
     PyObject *list = list_of_rows(rows, join_rows(rows, count), mult);
     free(rows);

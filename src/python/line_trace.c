@@ -114,17 +114,17 @@ static NOINLINE trace_code *code_asked(PyCodeObject *code)
         here.asking = true;
         tstate->tracing++;
         Py_INCREF(code);
-        for (size_t i = 0; i < state.engine_count; i++)
+        for (size_t i = 0; i < state.engine_count && !PyErr_Occurred(); i++)
             if (state.engines[i]->select)
                 lpy_line_discover(state.engines[i], (PyObject *)code);
-        if (!code_in(slot_of(code)))
+        if (!code_in(slot_of(code)) && !PyErr_Occurred())
             keep_slot(code, round);
         Py_DECREF(code);
         tstate->tracing--;
         here.asking = false;
         known = code_in(slot_of(code));
     }
-    if (known)
+    if (known && !PyErr_Occurred())
         known->asked = round;
     return known;
 }
@@ -282,7 +282,7 @@ static NOINLINE void refuse(bool called)
         put(tstate, false);
 }
 
-/* Whether the frame's code is measured. */
+/* Whether the frame's code is measured. At a call it may have set an exception that a signal's handler raised. */
 static NOINLINE bool event(PyFrameObject *object, int what, PyObject *arg)
 {
     lpy_frame *frame = lpy_frame_in(object);
@@ -290,8 +290,11 @@ static NOINLINE bool event(PyFrameObject *object, int what, PyObject *arg)
     trace_code *code = code_in(slot_of(key));
     size_t at = (size_t)lpy_frame_offset(frame) * sizeof(_Py_CODEUNIT);
 
-    if (LP_UNLIKELY(!code || code->asked != state.round))
+    if (LP_UNLIKELY(!code || code->asked != state.round)) {
         code = code_asked(key);
+        if (LP_UNLIKELY(PyErr_Occurred() != NULL))
+            return false; /* whoever calls us looks for it, too */
+    }
     if (LP_UNLIKELY(!code)) {
         refuse(what == PyTrace_CALL);
         return false;
@@ -353,8 +356,8 @@ static inline bool usual_event(PyFrameObject *object, int what, PyObject *arg)
 static __attribute__((flatten)) int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
 {
     (void)object;
-    if (!usual_event(frame, what, arg) && is_wanted(what))
-        event(frame, what, arg);
+    if (!usual_event(frame, what, arg) && is_wanted(what) && !event(frame, what, arg) && PyErr_Occurred())
+        return -1;
     return 0;
 }
 
@@ -369,8 +372,12 @@ static int trace_both(PyObject *object, PyFrameObject *frame, int what, PyObject
         tstate->c_tracefunc = other;
         return other(object, frame, what, arg);
     }
-    if (is_wanted(what))
-        stays = event(frame, what, arg) || what != PyTrace_CALL || everything_is_traced();
+    if (is_wanted(what)) {
+        bool measured = event(frame, what, arg);
+        if (!measured && PyErr_Occurred())
+            return -1;
+        stays = measured || what != PyTrace_CALL || everything_is_traced();
+    }
     status = other(object, frame, what, arg);
     if (state.active)
         put(tstate, stays); /* around what it may have put in its own place */
@@ -644,8 +651,19 @@ static bool want(LineEngine *engine, PyObject *object, bool on)
     return !kept && keep_slot(code, 0);
 }
 
+static bool is_on(const LineEngine *engine)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < state.engine_count; i++)
+        found = found || state.engines[i] == engine;
+    return found;
+}
+
 static void trace_arm(LineEngine *engine, PyObject *code, bool on)
 {
+    if (on && !is_on(engine))
+        return; /* the program stopped it while it was asked for this code: nothing may point to it */
     if (!want(engine, code, on))
         lpy_line_note(engine, "no memory to measure a function");
     if (on && !here.asking)
@@ -699,6 +717,7 @@ static bool get_extra(void)
 static int trace_start(LineEngine *engine)
 {
     LineEngine **engines;
+    PyObject *type, *value, *traceback;
 
     if (state.extra < 0 && !get_extra()) {
         lpy_line_note(engine, "the interpreter gives no slot on code objects");
@@ -708,8 +727,10 @@ static int trace_start(LineEngine *engine)
     if (engines) /* even if we do not start: the list before is gone */
         state.engines = engines;
     if (!engines || (!state.active && switch_on() < 0)) {
-        PyErr_Clear();
-        lpy_line_note(engine, "no memory to start");
+        if (!lpy_line_interrupted()) {
+            PyErr_Clear();
+            lpy_line_note(engine, "no memory to start");
+        }
         return -1;
     }
     state.engines[state.engine_count++] = engine;
@@ -723,8 +744,14 @@ static int trace_start(LineEngine *engine)
     want_all(engine, true);
     if (engine->select) {
         here.asking = true;
-        lpy_line_discover_stacks(engine);
+        bool interrupted = lpy_line_discover_stacks(engine) < 0;
         here.asking = false;
+        if (interrupted) {
+            PyErr_Fetch(&type, &value, &traceback);
+            trace_stop(engine);
+            PyErr_Restore(type, value, traceback);
+            return -1;
+        }
     }
     rescan();
     return 0;

@@ -116,10 +116,10 @@ static void say_blocked(const lp_report *report, const lp_finding *f, bool utf8,
             snprintf(words->advice, sizeof words->advice,
                      "Make %s faster or give it more processes: %s cannot be faster.", other, role);
     } else if (f->other != LP_NO_PHASE) {
-        snprintf(
-            words->detail, sizeof words->detail,
-            "No other role of this run is busy meanwhile: the one that works most, %s, is on a CPU for %s of its time.",
-            other, lp_unit_whole_percent(working, f->value[1]));
+        snprintf(words->detail, sizeof words->detail,
+                 "No other role of this run is busy meanwhile: the one whose phases work most, %s, is on a CPU for %s "
+                 "of its time.",
+                 other, lp_unit_whole_percent(working, f->value[1]));
         snprintf(words->advice, sizeof words->advice,
                  "Look at what is waited for outside the CPU: a disk, a network, a device, a lock, or each other.");
     } else {

@@ -563,6 +563,7 @@ static void put_caveats(lp_json *json, const lp_report *report)
     put_health(json, &report->health);
     lp_json_close(json, '}');
     put_path_list(json, report, "self_nested", report->self_nested, report->self_nested_count);
+    put_path_list(json, report, "cpu_unknown", report->cpu_unknown, report->cpu_unknown_count);
     put_path_list(json, report, "overlapping", report->overlapping, report->overlapping_count);
     put_path_list(json, report, "io_overlapping", report->io_overlap, report->io_overlap_count);
     put_path_list(json, report, "io_missing", report->io_missing, report->io_missing_count);

@@ -286,9 +286,11 @@ static void put_warnings(lp_text *text)
     }
     if (run->superseded_count > 0) {
         snprintf(words, sizeof words,
-                 "%u of %u worker file(s) are excluded as %u earlier attempt(s) %s see CAVEATS. Give every attempt a "
-                 "directory of its own to keep them apart.",
-                 run->superseded_count, files, report->attempt_count, dash);
+                 "%u of %u worker file(s) are excluded as %u earlier attempt(s) %s see CAVEATS. %s",
+                 run->superseded_count, files, report->attempt_count, dash,
+                 report->attempts_at_once
+                     ? "They ran at the same time: if they are one run, give all its processes one LINEPROFILER_RUN_ID."
+                     : "Give every attempt a directory of its own to keep them apart.");
         warn(text, words);
     }
     if (report->died_inside_count > 0) {
@@ -433,21 +435,26 @@ static void put_denominator(lp_text *text, const lp_report_role *role)
 {
     const lp_report_breakdown *breakdown = &role->breakdown;
     lp_words words;
-    char name[LP_INERT_BYTES(40)], summed[64] = "";
-    lp_unit total;
+    char name[LP_INERT_BYTES(40)], summed[64] = "", beside[96] = "";
+    lp_unit total, lived;
 
     lp_unit_ns(total, (double)breakdown->total_ns);
     if (role->role->worker_count > 1)
         snprintf(summed, sizeof summed, ", summed over %u processes", role->role->worker_count);
+    /* A little more may be two clocks, or a process that was last seen before its open phases. */
+    if (breakdown->total_ns > role->lived_ns + role->lived_ns / 10 && role->lived_ns > 0)
+        snprintf(beside, sizeof beside, ", in tasks or threads beside each other within %s",
+                 lp_unit_ns(lived, (double)role->lived_ns));
     if (breakdown->chain)
         snprintf(words, sizeof words,
-                 "%% of %s, the wall time of the top phase%s; each level lies within the one above%s", total, summed,
-                 breakdown->estimated ? ", but for what is estimated" : "");
+                 "%% of %s, the wall time of the top phase%s%s; each level lies within the one above%s", total, beside,
+                 summed, breakdown->estimated ? ", but for what is estimated" : "");
     else if (breakdown->at == LP_NO_PHASE)
-        snprintf(words, sizeof words, "%% of %s, phase wall time at the first branching level%s", total, summed);
+        snprintf(words, sizeof words, "%% of %s, phase wall time at the first branching level%s%s", total, beside,
+                 summed);
     else
-        snprintf(words, sizeof words, "%% of %s, the wall time of %s (first branching level)%s%s", total,
-                 lp__text_path(text, &role->phases[breakdown->at], 40, name, sizeof name), summed,
+        snprintf(words, sizeof words, "%% of %s, the wall time of %s (first branching level)%s%s%s", total,
+                 lp__text_path(text, &role->phases[breakdown->at], 40, name, sizeof name), beside, summed,
                  breakdown->estimated     ? "; its children are estimated, and add up to more"
                  : breakdown->overlapping ? "; its children overlap: shares are sums"
                                           : "");

@@ -393,6 +393,11 @@ static void put_limits(lp_text *text)
              report->no_cpu_count, run->worker_count);
     put_steps(text);
     put_asked(text);
+    if (report->no_cpu_count == 0) /* else that is why */
+        put_phases(
+            text, report->cpu_unknown, report->cpu_unknown_count,
+            "CPU time is not known of entries during which their thread ran other tasks (await), or that ended in "
+            "another thread: wait is n/a, or of the rest only:");
     put_phases(text, report->overlapping, report->overlapping_count,
                "children overlap in time (tasks): their shares are sums and self is what no child covers:");
     put_phases(text, report->io_overlap, report->io_overlap_count,

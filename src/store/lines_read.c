@@ -155,6 +155,12 @@ static lp_seg_line_cells *head_of(const reader *r, const lp_seg_line_thread *thr
     return LP__AT(r->image, cells - sizeof(lp_seg_line_cells), lp_seg_line_cells);
 }
 
+/* Ticks from `then` to `now`; none where the writer was ahead of the copy. */
+static uint64_t since(uint64_t now, uint64_t then)
+{
+    return (int64_t)(now - then) > 0 ? now - then : 0;
+}
+
 /* Adds what is open to the cells of the copy, innermost first, as the writer will when it ends. */
 static void settle(reader *r, const lp_seg_line_thread *thread, lp_line_frame *first, uint32_t count, uint64_t v)
 {
@@ -163,8 +169,8 @@ static void settle(reader *r, const lp_seg_line_thread *thread, lp_line_frame *f
     for (uint32_t i = count; i-- > 0;) {
         lp_line_frame *f = &first[i];
         lp_seg_line_cells *head = head_of(r, thread, f);
-        uint64_t took = v - f->since, active = v - f->start;
-        if (!head || (int64_t)took < 0 || (int64_t)active < 0)
+        uint64_t took = since(v, f->since), active = since(v, f->start);
+        if (!head)
             return;
         uint64_t self = took - f->covered - callee;
         uint64_t at = (uint64_t)(uintptr_t)f->cell - thread->base;
@@ -279,9 +285,9 @@ lp_status lp_line_figures_read(int fd, const char *name, lp_line_figures **figur
     out->closed = header.state == LP_SEG_CLOSED;
     out->living = lp__segment_has_owner(fd);
     reader r = {.image = &image, .out = out, .mult = header.clock.mult, .error = error};
-    bool moving = out->living && !out->closed && lp__segment_now(&header.clock, &now);
     status = lp__image_take(&image, error);
-    if (moving) {
+    /* After the copy: what had begun in it has begun before now. */
+    if (out->living && !out->closed && lp__segment_now(&header.clock, &now)) {
         r.now = now.ticks;
         r.mult = lp_clock_mult(&header.clock.start, &now, header.clock.mult);
     }

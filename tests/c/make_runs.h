@@ -302,6 +302,7 @@ static inline lp_run *made_troubled(void)
     made_add(run, worker);
     lp_worker *old = made_actor(99, 1);
     old->id.run_id = made_str("20260920T101500-9caa21");
+    old->id.started_ns = old->id.run_started_ns = MADE_START - 24 * 3600 * SECOND;
     if (lp_run_add_superseded(run, old, true) != LP_OK ||
         lp_run_add_unreadable(run, "profile/workers/node07/w_20260921T155320-471c94_215_deadbee2.3.snap",
                               "damaged: checksum is wrong (byte 4711)") != LP_OK)

@@ -169,6 +169,32 @@ static void blocked(void)
             CHECK(strstr(words.detail, "No other role of this run is busy meanwhile") != NULL);
     }
     end(&s);
+    start(&s); /* what it does is work, but for 4 s of each 100: a pool that waits for tasks */
+    s.workers[s.count++] = one_phase("learner", 1, "step", 100.0, 0.02, 0.0);
+    s.workers[s.count++] = one_phase("decoder", 2, "decode", 4.0, 0.75, 0.04);
+    s.workers[s.count++] = one_phase("decoder", 3, "decode", 4.0, 0.75, 0.04);
+    derive(&s);
+    found = only(&s, "blocked-phase", &words);
+    if (found) {
+        CHECK_NEAR(found->value[1], 0.03, 1e-9);
+        CHECK_NEAR(found->value[2], 0.0016, 1e-9);
+        CHECK_STR(
+            words.detail,
+            "No other role of this run is busy meanwhile: the one whose phases work most, decoder, is on a CPU for "
+            "3% of its time.");
+    }
+    end(&s);
+    start(&s); /* four threads beside each other, a quarter of each at work: no more than their phases say */
+    s.workers[s.count++] = one_phase("learner", 1, "queue_get", 100.0, 0.02, 0.0);
+    s.workers[s.count++] = one_phase("actor", 2, "play", 400.0, 0.25, 0.0);
+    derive(&s);
+    for (uint32_t i = 0; i < s.report->finding_count; i++)
+        if (s.report->findings[i].role != LP_NO_PHASE && s.report->findings[i].other != LP_NO_PHASE) {
+            lp_finding_say(s.report, &s.report->findings[i], true, &words);
+            if (strcmp(words.anchor, "queue_get") == 0)
+                CHECK_NEAR(s.report->findings[i].value[1], 0.25, 1e-9);
+        }
+    end(&s);
     start(&s); /* 49 % blocked */
     s.workers[s.count++] = one_phase("learner", 1, "queue_get", 100.0, 0.51, 0.0);
     derive(&s);

@@ -1,5 +1,7 @@
 /* The line engine without Python: events at moments that the test chooses, so that every figure is known to the tick. */
 #include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -561,6 +563,88 @@ static uint64_t run_writers(bool disturb)
     return s.cell[0][0].visits;
 }
 
+static void *ends_within_a_region(void *lines)
+{
+    const struct timespec pause = {.tv_nsec = 2000000};
+
+    CHECK(lp_lines_region_enter(lines, 0, lp_ticks()));
+    CHECK(lp_lines_region_enter(lines, 0, lp_ticks()));
+    nanosleep(&pause, NULL);
+    return NULL;
+}
+
+static void time_of_region(void *user, const lp_line_thread *th, const unsigned char *base)
+{
+    (void)base;
+    if (th->node_count > 1) {
+        *(uint64_t *)user = th->nodes[1].seg->time;
+        CHECK_EQ(th->nodes[1].open, 0u); /* another thread may go on with these figures */
+        CHECK_EQ(th->region, 0u);
+    }
+}
+
+static void a_thread_ends_within_a_region(void)
+{
+    lp_lines *lines = engine_of(1);
+    pthread_t thread;
+    uint64_t ticks = 0;
+
+    CHECK_EQ(lp_lines_name(lines, "r", 1), 0u);
+    uint64_t begin = lp_ticks();
+    pthread_create(&thread, NULL, ends_within_a_region, lines);
+    pthread_join(thread, NULL);
+    uint64_t wall = lp_ticks() - begin;
+    lp_lines_read(lines, time_of_region, &ticks);
+    CHECK(lp_ticks_to_ns(ticks, lp_lines_mult(lines)) >=
+          1900000u); /* it slept 2 ms; the rate of the clock is a guess yet */
+    CHECK(ticks <= wall);
+    lp_lines_free(lines);
+}
+
+static void *makes_a_call(void *lines)
+{
+    call(lines, 0, 0, 100);
+    leave(lines, 0, 0, 110);
+    return NULL;
+}
+
+/* KiB of memory that a forked child finds wiped, which is what the states of threads lie in. */
+static long wiped_memory(void)
+{
+    FILE *file = fopen("/proc/self/smaps", "re");
+    char text[512];
+    long size = 0, sum = 0;
+
+    while (file && fgets(text, sizeof text, file)) {
+        sscanf(text, "Size: %ld", &size);
+        if (strncmp(text, "VmFlags:", 8) == 0 && strstr(text, " wf"))
+            sum += size;
+    }
+    if (file)
+        fclose(file);
+    return sum;
+}
+
+static void threads_and_engines_that_end_leave_nothing(void)
+{
+    long before = wiped_memory();
+
+    CHECK(before > 0); /* of the main thread */
+    for (int i = 0; i < 50; i++) {
+        lp_lines *lines = engine_of(1);
+        pthread_t thread;
+        pthread_create(&thread, NULL, makes_a_call, lines);
+        if (i % 2) /* either may be the last */
+            pthread_join(thread, NULL);
+        while (i % 2 == 0 && read_all(lines).calls[0] == 0)
+            sched_yield();
+        lp_lines_free(lines);
+        if (i % 2 == 0)
+            pthread_join(thread, NULL);
+    }
+    CHECK_EQ(wiped_memory(), before);
+}
+
 static void threads_without_a_common_lock(void)
 {
     shared = lp_lines_new(&(lp_line_hooks){.open = open_segment, .thread_name = thread_name}, true);
@@ -586,6 +670,8 @@ int main(void)
     RUN(off_clear_and_unmark);
     RUN(regions_have_cells_of_their_own);
     RUN(regions_are_left_in_any_order);
+    RUN(a_thread_ends_within_a_region);
+    RUN(threads_and_engines_that_end_leave_nothing);
     RUN(a_child_starts_from_zero);
     RUN(threads_without_a_common_lock);
     return check_done();

@@ -170,6 +170,55 @@ static void names_every_trouble(void)
 }
 
 /* Forked workers of multiprocessing leave by os._exit: that is no trouble. */
+/* One that had not ended when the newest began is likely to be of the same run, whose processes nobody gave one name. */
+static void attempts_at_one_time(void)
+{
+    for (int ended = 0; ended < 2; ended++) {
+        lp_run *run = made_or_die(lp_run_new());
+        lp_worker *old = made_worker("actor", "node07", 99);
+        old->id.run_id = made_str("20260921T155319-9caa21");
+        old->id.started_ns = old->id.run_started_ns = MADE_START - SECOND;
+        old->elapsed_ns = SECOND + (ended ? 0 : 1);
+        made_add(run, made_worker("actor", "node07", 100));
+        if (lp_run_add_superseded(run, old, true) != LP_OK)
+            abort();
+        made_finish(run);
+        char *text = text_of(run, (lp_text_options){.width = 200, .utf8 = true});
+        CHECK_EQ(strstr(text, "They ran at the same time: if they are one run, give all its processes one "
+                              "LINEPROFILER_RUN_ID.") != NULL,
+                 !ended);
+        CHECK_EQ(strstr(text, "Give every attempt a directory of its own to keep them apart.") != NULL, ended);
+        free(text);
+        lp_run_free(run);
+    }
+}
+
+/* Tasks that wait beside each other: more wall time than the process had, and CPU time that is nobody's. */
+static void tasks_beside_each_other(void)
+{
+    for (int known = 0; known < 2; known++) {
+        lp_run *run = made_or_die(lp_run_new());
+        lp_worker *worker = made_worker("server", "node07", 100);
+        lp_phase *phase = &worker->tree.phases[made_path(worker, "request")];
+        phase->entries = 30;
+        phase->wall_ns = (known ? 109 : 300) * SECOND;
+        phase->min_ns = phase->max_ns = phase->wall_ns / 30;
+        phase->cpu_wall_ns = phase->wall_ns - phase->wall_ns / 100 * (known ? 9 : 12);
+        made_add(run, worker);
+        made_finish(run);
+        char *text = text_of(run, (lp_text_options){.width = 200, .utf8 = true});
+        CHECK_EQ(strstr(text, "% of 5m 00s, the wall time of the top phase, in tasks or threads beside each other "
+                              "within 1m 40s;") != NULL,
+                 !known);
+        CHECK_EQ(strstr(text, "CPU time is not known of entries during which their thread ran other tasks (await), or "
+                              "that ended in another thread: wait is n/a, or of the rest only:") != NULL,
+                 !known);
+        CHECK_EQ(strstr(text, "beside each other") != NULL, !known);
+        free(text);
+        lp_run_free(run);
+    }
+}
+
 static void an_end_outside_every_phase_is_no_warning(void)
 {
     lp_run *run = made_or_die(lp_run_new());
@@ -259,6 +308,8 @@ int main(void)
     RUN(colour_changes_only_colour);
     RUN(has_what_the_readme_shows);
     RUN(names_every_trouble);
+    RUN(attempts_at_one_time);
+    RUN(tasks_beside_each_other);
     RUN(an_end_outside_every_phase_is_no_warning);
     RUN(the_best_dozen_without_all);
     RUN(what_is_too_long_goes_on_below);

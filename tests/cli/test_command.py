@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import snapfile
-from lptest import environment, lineprofiler
+from lptest import LIMIT_S, environment, lineprofiler
 
 COMMAND = str(Path(sys.executable).with_name("lineprofiler"))
 
@@ -28,7 +31,8 @@ def mcts(tmp_path: Path) -> Path:
     [
         ([], "usage: lineprofiler COMMAND"),
         (["reprot", "x"], "unknown command reprot; did you mean report?"),
-        (["frobnicate"], "unknown command frobnicate\n"),
+        (["frobnicate"], "unknown command frobnicate; --help lists what there is\n"),
+        (["--formt", "json"], "unknown option --formt; --help lists what there is\n"),
         (["report"], "report: RUN_DIR is missing"),
         (["report", "a", "b"], "unexpected argument b"),
         (["report", "a", "--al"], "unknown option --al; did you mean --all?"),
@@ -48,6 +52,7 @@ def test_bad_usage(words: list[str], says: str) -> None:
     assert done.returncode == 2
     assert says in done.stderr
     assert "usage: lineprofiler" in done.stderr
+    assert not words or done.stderr.count("\n") == 2  # the form, and what is wrong
     assert done.stdout == ""
 
 
@@ -78,10 +83,13 @@ def test_double_dash_ends_options(tmp_path: Path) -> None:
     assert "MAIN  (1 process" in lineprofiler("report", "--", "--all", cwd=tmp_path).expect().stdout
 
 
-def test_html_comes_later(mcts: Path) -> None:
+def test_what_comes_later(mcts: Path) -> None:
     done = lineprofiler("report", mcts, "--format", "html")
     assert (done.returncode, done.stdout) == (2, "")
     assert "later version" in done.stderr
+    done = lineprofiler("trace", mcts)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "lineprofiler: trace comes with a later version; report, top and compare are here\n"
 
 
 def test_no_samples_leaves_out_what_is_sampled(mcts: Path) -> None:
@@ -108,6 +116,8 @@ def test_a_missing_directory(tmp_path: Path) -> None:
     assert "Runtime 0ns   Processes 0   Roles none\nHost ?\n" in done.stdout
     document = json.loads(lineprofiler("report", tmp_path / "nowhere", "--json").expect(2).stdout)
     assert document["run"]["empty_reason"] == "missing"
+    done = lineprofiler("report", tmp_path / "nowhere", "-o", tmp_path / "out").expect(2)
+    assert (done.stdout, done.stderr) == ("", f"lineprofiler: {tmp_path}/nowhere: no such directory\n")
     done = lineprofiler("compare", tmp_path / "nowhere", tmp_path).expect(2)
     assert done.stderr == f"lineprofiler: {tmp_path}/nowhere: no such directory\n"
 
@@ -116,6 +126,8 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     done = lineprofiler("report", tmp_path / "file").expect(2)
     assert done.stdout.startswith("No run directory — ")
+    for words in (("report", "file"), ("compare", "file", "file"), ("top", "--once", "file")):
+        assert lineprofiler(*words, cwd=tmp_path).expect(2).stderr == "lineprofiler: file: is no directory\n"
 
 
 def test_some_unreadable_files_cost_only_themselves(mcts: Path) -> None:
@@ -167,6 +179,28 @@ def test_a_closed_pipe_ends_quietly(words: list[str], mcts: Path) -> None:
             [COMMAND, *words], cwd=mcts.parent, env=environment(), stdout=out, stderr=subprocess.PIPE, check=False
         )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_pipe_is_waited_for(mcts: Path, unbuffered: str) -> None:
+    """Also one that somebody has made non-blocking, and where Python's streams have no buffer: nothing is left out."""
+    env = environment(PYTHONUNBUFFERED=unbuffered)
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(write, False)
+    with subprocess.Popen(
+        [COMMAND, "report", str(mcts), "--json"], env=env, stdout=write, stderr=subprocess.PIPE
+    ) as it:
+        until = time.monotonic() + LIMIT_S
+        while select.select([], [write], [], 0)[1] and time.monotonic() < until:
+            time.sleep(0.01)
+        os.close(write)
+        with os.fdopen(read, "rb") as pipe:
+            got = pipe.read()
+        assert it.stderr is not None
+        assert (it.stderr.read(), it.wait(LIMIT_S)) == (b"", 0)
+    assert len(got) > 4096
+    assert got == lineprofiler("report", mcts, "--json").expect().stdout.encode()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")

@@ -127,6 +127,21 @@ def test_no_bytes_of_one_process_are_not_those_of_another(tmp_path: Path) -> Non
     assert "I/O n/a of 1 of 2 processes: permission denied" in text
 
 
+@pytest.mark.parametrize("before_ms", [0, 300, 999])
+def test_what_one_gives_back_while_another_takes_it_is_not_summed(tmp_path: Path, before_ms: int) -> None:
+    """Each second 900 MB go from one process to the other: together they hold 1,000 MB, whenever the run began."""
+    for pid in (1, 2):
+        about = worker(pid)
+        about.started -= before_ms * MS
+        held = [(950 if k % 2 == pid % 2 else 50) << 10 for k in range(ROWS)]
+        rows(about, tmp_path, usual() | {3: held, 4: [950 << 10] * ROWS, 6: held}, ["step"]).write(tmp_path)
+    found = json.loads(text_of(tmp_path, "--json"))
+    assert found["machine"]["used"]["rss_peak"] == found["machine"]["used"]["pss_peak"] == 1000 << 20
+    assert found["machine"]["used"]["rss_max_process"] == 950 << 20
+    memory = found["resources"]["memory"]
+    assert (memory["last_rss"], memory["growth_bytes"], memory["largest_step_bytes"]) == (1000 << 20, 0, 0)
+
+
 def test_what_is_not_measured_is_null_everywhere(tmp_path: Path) -> None:
     rows(worker(1), tmp_path, dict.fromkeys(usual(), HIDDEN), ["step"]).write(tmp_path)
     found = json.loads(text_of(tmp_path, "--json"))["resources"]

@@ -117,6 +117,26 @@ def test_code_without_a_file(tmp_path: Path) -> None:
     assert set(shown) == {"<module>", "made", "apart", "cell", "Later"} | annotations
 
 
+def test_modules_that_are_loaded_when_they_are_used(tmp_path: Path) -> None:
+    (tmp_path / "later.py").write_text("print('loaded')\n")
+    (tmp_path / "main.py").write_text("""
+import importlib.util, sys
+def lazy(name):
+    spec = importlib.util.find_spec(name)
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+later = lazy("later")
+exec("def f(): return 1\\nf()")
+print("not yet")
+later.__file__
+""")
+    for words in ((), ("-p", "json")):
+        command = [sys.executable, "-m", "lineprofiler", "run", "-q", *words, "main.py"]
+        assert run_process(command, cwd=tmp_path).expect().stdout == "not yet\nloaded\n"
+
+
 def test_zips_show_their_source(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "lib.zip", "w") as archive:
         archive.writestr("zipped.py", "def inside():\n    return 'ä'\n")

@@ -44,6 +44,31 @@ def test_round_trip_keeps_everything(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 2
 
 
+def test_rights_and_links_of_the_file_that_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = example(tmp_path / "m.py")
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as m:
+            m.setattr(os, "umask", lambda mask: pytest.fail("another thread may make a file just now"))
+            (tmp_path / "link.lprof").symlink_to("out.lprof")
+            lprof.write(tmp_path / "link.lprof", profile)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "link.lprof").is_symlink()
+    assert (tmp_path / "out.lprof").stat().st_mode & 0o777 == 0o640
+    assert lprof.read(tmp_path / "out.lprof").functions == profile.functions
+    assert sorted(os.listdir(tmp_path)) == ["link.lprof", "m.py", "out.lprof"]
+
+
+def test_a_stream_is_written_to_whatever_is_behind_it(tmp_path: Path) -> None:
+    profile = example(tmp_path / "m.py")
+    with open(tmp_path / "shell.out", "wb") as out:  # as `> shell.out` does for /dev/stdout
+        for path in (f"/dev/fd/{out.fileno()}", f"/proc/self/fd/{out.fileno()}"):
+            lprof.write(path, profile)
+            assert os.path.samestat(os.fstat(out.fileno()), os.stat(tmp_path / "shell.out"))
+            assert lprof.read(tmp_path / "shell.out").functions == profile.functions
+
+
 def test_changed_source_is_said_and_the_text_that_ran_is_shown(tmp_path: Path) -> None:
     lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
     (tmp_path / "m.py").write_text("def g():\n    pass\n")
@@ -124,6 +149,22 @@ BROKEN = {
     "hits are text": state_of({"timings": {("f", 1, "g"): [(1, "2", 3)]}, "unit": 1e-9}),
     "time is infinite": state_of({"timings": {("f", 1, "g"): [(1, 2, float("inf"))]}, "unit": 1e-9}),
     "line beyond 64 bits": state_of({"timings": {("f", 1, "g"): [(1 << 70, 2, 3)]}, "unit": 1e-9}),
+    "ours, a cost that is no number": state_of(
+        {
+            "timings": {},
+            "unit": 1e-9,
+            "lineprofiler": {
+                "version": 1,
+                "own_cost": {"line": float("nan")},
+                "notes": [],
+                "places": [],
+                "processes": 1,
+                "full": True,
+                "sources": {},
+                "functions": [],
+            },
+        }
+    ),
     "ours, damaged": state_of({"timings": {}, "unit": 1e-9, "lineprofiler": {"version": 1, "sources": 3}}),
 }
 

@@ -58,6 +58,13 @@ def test_letters_of_options_may_stand_together(tmp_path: Path) -> None:
     assert out.splitlines()[-1] == "['LineProfiler', 'f']"
 
 
+def test_values_in_quotes_may_have_spaces(tmp_path: Path) -> None:
+    out = session(tmp_path, """%lprun -D "a file.lprof" -T 'a text.txt' -f f f(10); print("it's")""")
+    assert "it's" in out
+    assert (tmp_path / "a file.lprof").is_file()
+    assert "total += i" in (tmp_path / "a text.txt").read_text(encoding="utf-8")
+
+
 def test_a_statement_may_mark_functions(tmp_path: Path) -> None:
     (tmp_path / "marked.py").write_text("@profile\ndef inside(n):\n    return n + 1\n")
     out = session(
@@ -93,12 +100,20 @@ def test_cells(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
-    out = session(tmp_path, "%lprun -f nothing f(1)", "%lprun -f f", "%lprun -m no_such_module f(1)", "%lprun -x f(1)")
+    out = session(
+        tmp_path,
+        "%lprun -f nothing f(1)",
+        "%lprun -f f",
+        "%lprun -m no_such_module f(1)",
+        "%lprun -x f(1)",
+        "%lprun -u 0 -f f f(1)",
+    )
     assert out.splitlines() == [
         "%lprun: -f nothing: NameError: name 'nothing' is not defined",
         "%lprun: no statement is given",
         "%lprun: No module named 'no_such_module'",
         "%lprun: unrecognized arguments: -x",
+        "%lprun: -u must be more than 0 seconds",
     ]
 
 

@@ -20,6 +20,8 @@ from lptest import environment, run_python
 import lineprofiler
 from lineprofiler import FunctionStats, LineProfiler, LineStats, load_stats, start_profiling, stop_profiling
 from lineprofiler.config import ProfilerConfig
+from lineprofiler.lines.engine import Known, figures
+from lineprofiler.lines.project import is_worker
 
 
 def work(n: int) -> int:
@@ -311,6 +313,45 @@ def test_regions_are_inclusive_and_nest() -> None:
     assert "2 entries" in out.getvalue()
 
 
+def test_regions_of_threads_add_up_by_name() -> None:
+    """Each thread has its own, in its own order; of one name on every level."""
+    profiler = LineProfiler(work)
+    orders = (("a", "b", "c"), ("c", "a"), ("b",))
+
+    def nested(names: tuple[str, ...]) -> None:
+        for name in names:
+            profiler.region(name).__enter__()
+            work(10)
+        for name in reversed(names):
+            profiler._made().region_leave(name)
+        work(1)
+
+    with profiler:
+        for names in orders:
+            thread = threading.Thread(target=nested, args=(names,))
+            thread.start()
+            thread.join()
+    regions = profiler.region_stats()
+    looped = {
+        name: sum(f.line_stats[FIRST + 3].hits for f in stats.values()) for name, stats in sorted(regions.items())
+    }
+    # what runs in a region and in those within it: of the first thread a 30, b 20, c 10; of the second c 20, a 10
+    assert looped == {"a": 40, "b": 30, "c": 30}
+    assert profiler.region_entries() == {"a": 2, "b": 2, "c": 2}
+
+
+def test_functions_that_are_first_called_while_figures_are_read() -> None:
+    profiler = LineProfiler(work)
+    with profiler:
+        work(2)
+        known = Known(profiler._made(), {}, profiler.book)
+        profiler.add_function(helper)  # by another thread
+        helper()
+        found = figures(profiler._made(), known)
+    assert [key.function_name for key in found.functions] == ["work"]
+    assert {key.function_name for key in profiler.get_stats()} == {"work", "helper"}
+
+
 def test_regions_of_tasks_end_in_any_order() -> None:
     profiler = LineProfiler(work)
 
@@ -489,6 +530,22 @@ details = true
     assert "return 1" in done.stdout
     assert "Wrote profile results to out.lprof\nTo view details run:\n" in done.stdout
     assert sorted(os.listdir(tmp_path)) == ["out.lprof", "pyproject.toml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "worker"),
+    [
+        ("from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)", True),
+        ("from multiprocessing.forkserver import main; main(3, 5, [])", True),
+        ("import sys; from multiprocessing.forkserver import main; main(3, 5, ['__main__'])", True),  # from 3.14 on
+        ("from multiprocessing.resource_tracker import main;main(4)", True),
+        ("from multiprocessing.pool import Pool; Pool(2).map(abs, [1])", False),
+        ("import sys; print(1)", False),
+    ],
+)
+def test_a_process_of_multiprocessing_is_known(monkeypatch: pytest.MonkeyPatch, text: str, worker: bool) -> None:
+    monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-B", "-c", text, "program.py"])
+    assert is_worker() is worker
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

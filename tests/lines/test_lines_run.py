@@ -131,6 +131,7 @@ def test_programs_that_are_not_there(tmp_path: Path, words: tuple[str, ...]) -> 
         (("--html", ".", "x.py"), ".: is a folder"),
         (("-i", "1", "x.py"), "--output-interval needs a file to write: -o FILE"),
         (("-l", "-i", "0", "x.py"), "--output-interval must be more than 0 seconds"),
+        (("-l", "-i", "inf", "x.py"), "--output-interval must be more than 0 seconds, and finite"),
         (("--config", "none.toml", "x.py"), "none.toml: No such file or directory"),
         (("-o", "no/such/x.lprof", "x.py"), "no/such/x.lprof: no such folder"),
     ],
@@ -174,6 +175,22 @@ def test_signals_are_handed_on(tmp_path: Path, number: signal.Signals) -> None:
     assert "sys.exit(4)" in out
 
 
+def test_who_ignores_that_children_end_is_told_all_the_same(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        prog="""
+        import signal, sys
+        print(signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN, signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        sys.exit(7)
+        """,
+    )
+    ignoring = (
+        "import os, signal, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nos.execv(sys.argv[1], sys.argv[1:])"
+    )
+    done = run_process([sys.executable, "-c", ignoring, COMMAND, "run", "-q", "prog.py"], cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (7, "True set()\n")
+
+
 def test_the_whole_project_by_default(tmp_path: Path) -> None:
     project(
         tmp_path,
@@ -183,6 +200,27 @@ def test_the_whole_project_by_default(tmp_path: Path) -> None:
     found = figures(tmp_path, "prog.py")
     assert set(found) == {"<module>", "f", "g"} | {name for name in found if name.startswith("<module>")}
     assert (found["f"], found["g"]) == ({3: 3}, {2: 3})
+
+
+@pytest.mark.parametrize("words", [("-m", "unittest"), ("-m", "pytest", "-q")], ids=" ".join)
+def test_an_installed_program_runs_the_project_of_the_working_directory(tmp_path: Path, words: tuple[str, ...]) -> None:
+    project(
+        tmp_path,
+        test_case="import unittest, lib\nclass T(unittest.TestCase):\n    def test_it(self):\n        lib.f(3)\n",
+        lib="def f(n):\n    for _ in range(n):\n        pass\n",
+    )
+    found = figures(tmp_path, *words, env=environment(PYTEST_ADDOPTS="-p no:cacheprovider"))
+    assert {name for name in found if not name.startswith("<module>")} == {"T", "T.test_it", "f"}
+    assert found["f"] == {2: 4, 3: 3}
+
+
+@pytest.mark.parametrize("words", [("-m", "timeit", "-n", "1", "-r", "1", "1"), (COMMAND, "--version")])
+def test_an_installed_program_that_runs_none_of_the_project(tmp_path: Path, words: tuple[str, ...]) -> None:
+    project(tmp_path)
+    nothing = lineprofiler("run", *words, cwd=tmp_path).expect().stdout
+    assert nothing.splitlines()[-1] == f"No line of the project {tmp_path} (-p names other code) was executed."
+    nothing = lineprofiler("run", "-p", "json", *words, cwd=tmp_path).expect().stdout
+    assert nothing.splitlines()[-1] == "No line of what -p names was executed."
 
 
 WORKER = """
@@ -269,6 +307,14 @@ def test_line_by_line(tmp_path: Path) -> None:
     assert "Timer unit: 1e-06 s" in lineprofiler("run", "-lv", "prog.py", cwd=tmp_path).expect().stdout
 
 
+def test_the_file_of_a_folder_has_its_name(tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__main__.py").write_text("@profile\ndef f():\n    return 1\nf()\n")
+    run_process([COMMAND, "run", "-q", "-l", "pack/"], cwd=tmp_path).expect()
+    run_process([COMMAND, "run", "-q", "-l", "."], cwd=tmp_path / "pack").expect()
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.lprof")) == ["pack.lprof", "pack/pack.lprof"]
+
+
 def test_letters_of_options_may_stand_together(tmp_path: Path) -> None:
     project(tmp_path, prog=DECORATED)
     for words in (("-lvo", "my.lprof"), ("-lvomy.lprof",), ("-lvqu", "1e-3"), ("-lvru1e-3",)):
@@ -324,6 +370,12 @@ def test_the_file_is_written_while_the_program_runs(tmp_path: Path) -> None:
         timings = load_stats(tmp_path / name).timings
         [rows] = [rows for key, rows in timings.items() if key[2] == "f"]
         assert rows[0][:2] == (5, calls)
+
+
+def test_an_interval_that_never_comes(tmp_path: Path) -> None:
+    project(tmp_path, prog=DECORATED)
+    done = lineprofiler("run", "-l", "-i", "1e18", "prog.py", cwd=tmp_path).expect()
+    assert done.stdout.endswith("Wrote profile results to 'prog.py.lprof'\n")
 
 
 def test_the_settings_of_kernprof(tmp_path: Path) -> None:
@@ -628,6 +680,35 @@ def test_a_living_run_can_be_looked_at(tmp_path: Path) -> None:
     again = json.loads(lineprofiler(*LIVE, cwd=tmp_path).expect().stdout)
     assert again["notes"] == ["the end of 1 process, killed or left by os._exit or exec"]
     assert "was in <module>" in again["places"][0]
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_a_folder_for_figures_keeps_what_is_in_it(tmp_path: Path, mode: int) -> None:
+    project(tmp_path, prog="print(1)\n")
+    ours = ("12-0123abcd.lines", "12-0123abcd-99.lprof", "12-99.lprof")
+    for name in ("mine.lprof", "1.lines", *ours):
+        (tmp_path / name).write_text("x")
+    tmp_path.chmod(mode)
+    done = run_process([COMMAND, "run", "-q", "--live", ".", "prog.py"], cwd=tmp_path)
+    left = set(os.listdir(tmp_path))
+    assert {"mine.lprof", "1.lines"} < left
+    if mode == 0o700:
+        assert done.expect().stdout == "1\n"
+        assert left.isdisjoint(ours)
+    else:
+        assert (done.returncode, done.stdout) == (2, "")
+        assert ".: others may enter this folder, and there is more in it than figures of lines" in done.stderr
+        assert (tmp_path.stat().st_mode & 0o777) == mode
+
+
+def test_a_folder_for_figures_may_be_a_link(tmp_path: Path) -> None:
+    project(tmp_path, prog="def f():\n    return 1\nf()\n")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    done = run_process([COMMAND, "run", "--live", "link", "prog.py"], cwd=tmp_path).expect()
+    assert "Not measured" not in done.stdout
+    assert done.stderr == ""
+    assert len(list(tmp_path.glob("real/*.lines"))) == 1
 
 
 def test_a_profiler_that_shares(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import textwrap
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lineprofiler.lines import listing, settings, tables
+from lineprofiler.lines import html, listing, settings, tables
 from lineprofiler.lines.model import Function, FunctionKey, Line, Profile, merged
 from lineprofiler.lines.screen import duration, highlight, inert, significant
 from lineprofiler.lines.source import from_text
@@ -282,6 +283,24 @@ def test_lines_that_are_cut_keep_their_colours() -> None:
     ]
     # What is no Python keeps its text, and what was understood before it its colour.
     assert highlight(["x = 1", "'open"])[0] == "x = \x1b[36m1\x1b[0m"
+
+
+def test_each_source_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project's functions come file by file in no order, and there are more files than anybody remembers."""
+    files = [f"/srv/app/m{n}.py" for n in range(150)]
+    sources = {path: from_text(f"{TEXT}# {path}\n") for path in files}
+    functions = [
+        Function(FunctionKey(path, name, first)) for name, first in (("slow", 1), ("other", 8)) for path in files
+    ]
+    for n, function in enumerate(functions):
+        function.lines = {function.key.first_line + 1: Line(1, 1, 1000 + n, 1000 + n)}
+    parsed = []
+    whole = ast.parse
+    monkeypatch.setattr(ast, "parse", lambda text: parsed.append(text) or whole(text))
+    profile = Profile({f.key: f for f in functions}, sources)
+    assert html.render(profile, "all").count('"name":"slow"') == len(files)
+    assert listing.render(profile, listing.Layout(everything=True)).count("return total") == len(files)
+    assert len(parsed) == len(files)
 
 
 def test_awaited_time_has_a_column_where_there_is_some(profile: Profile) -> None:

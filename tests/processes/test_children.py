@@ -4,11 +4,13 @@ Profilers in one process, beside and after each other. exec of another Python: t
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lpstage import Report, Stage, wait_for
+from lptest import run_process
 
 CHILD = """
 import os, sys
@@ -84,6 +86,77 @@ def test_a_forkserver_that_was_there_before(stage: Stage) -> None:
     assert report.calls() == {"main": 1, "work": 2}
     assert report.counters() == {"work:n": 4}
     assert report.caveats["superseded"] == []
+
+
+FAMILY = """
+import multiprocessing, os, subprocess, sys
+from lineprofiler.accounting import Profiler
+
+def work(role):
+    with Profiler("run", role=role) as profiler, profiler.phase("work"):
+        print(profiler.run_id, flush=True)
+
+def boss(context):
+    children = [context.Process(target=work, args=("inner",)) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+
+def forked(function, *arguments):
+    child = os.fork()
+    if child == 0:
+        function(*arguments)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+if __name__ == "__main__":
+    if sys.argv[1] == "os":
+        forked(work, "outer")
+        forked(forked, work, "inner")
+        forked(forked, work, "inner")
+    else:
+        context = multiprocessing.get_context(sys.argv[1])
+        for target, argument in ((work, "outer"), (boss, context)):
+            child = context.Process(target=target, args=(argument,))
+            child.start()
+            child.join()
+            assert child.exitcode == 0
+"""
+
+
+@pytest.mark.parametrize("method", ["os", "fork", "spawn", "forkserver"])
+def test_children_of_a_python_that_records_nothing(stage: Stage, method: str) -> None:
+    """They have nobody to inherit a run id from, and are one attempt none the less; a second run is another one."""
+    first, second = (set(stage.python(FAMILY, method).expect().stdout.split()) for _ in range(2))
+    assert len(first) == len(second) == 1
+    assert first != second
+    run = merged(stage)
+    assert {run.metadata["run_id"]} == second
+    assert sorted(worker.role for worker in run.workers) == ["inner", "inner", "outer"]
+    assert len(run.superseded) == 3
+
+
+TYPED = """
+import os
+from lineprofiler.accounting import Profiler
+for number in range(2):
+    if os.fork() == 0:
+        with Profiler("run") as profiler:
+            os.write(1, profiler.run_id.encode() + b"\\n")
+        os._exit(0)
+
+_ = os.wait(), os.wait()
+"""
+
+
+def test_who_is_not_of_one_run(stage: Stage) -> None:
+    """Who types into an interpreter may start one run after the other; a program that is started is a run apart."""
+    typed = run_process([sys.executable, "-i", "-q"], cwd=stage.folder, env=stage.environment(), stdin=TYPED)
+    assert len(set(typed.expect().stdout.split())) == 2
+    one = "from lineprofiler.accounting import Profiler; print(Profiler('run').run_id)"
+    several = f"import subprocess, sys\nfor _ in range(2): subprocess.run([sys.executable, '-c', {one!r}], check=True)"
+    assert len(set(stage.python(several).expect().stdout.split())) == 2
 
 
 def test_a_daemon_that_outlives_its_run(stage: Stage) -> None:

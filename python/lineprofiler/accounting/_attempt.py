@@ -1,9 +1,13 @@
-"""One run id for the ranks that one launcher has started, from what it told each of them.
+"""One run id for processes that belong together though none that is recorded has started them all.
 
-Ranks of a job have no common ancestor that is recorded, so none could inherit a run id: each would be an attempt of
-its own, and a report would show one rank. Only facts that are new with each launch make an id; where a launcher tells
-none, its process does, if all ranks are on this host. Else there is no id, and LINEPROFILER_RUN_ID must be set.
-A launch of one rank needs none: that is also an interactive shell, in which a second run is another attempt.
+They could inherit none: each would be an attempt of its own, and a report would show one process.
+
+Ranks of a launcher have what it told each of them. Only facts that are new with each launch make an id; where a
+launcher tells none, its process does, if all ranks are on this host. Else there is no id, and LINEPROFILER_RUN_ID must
+be set. A launch of one rank needs none: that is also an interactive shell, in which a second run is another attempt.
+
+Processes that Python has forked, or started by multiprocessing, have the first of these Pythons (gunicorn, uvicorn, a
+pool of a main program that records nothing), unless somebody types into it, who may start one run after the other.
 """
 
 from __future__ import annotations
@@ -15,6 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ANCESTORS = 32
+_STARTED = (
+    b"\0from multiprocessing.spawn import spawn_main",
+    b"\0from multiprocessing.forkserver import main",
+    b".popen_loky_posix\0",
+)
+_TYPED_INTO = (b"\0-i\0", b"ipython", b"ipykernel", b"jupyter")
 
 
 def launched_run_id(environ: Mapping[str, str]) -> str | None:
@@ -27,11 +37,66 @@ def launched_run_id(environ: Mapping[str, str]) -> str | None:
     ):
         found = facts(environ)
         if found:
-            import hashlib
-
-            text = "\0".join(found).encode("utf-8", "surrogateescape")
-            return f"{launcher}-{hashlib.blake2s(text, digest_size=8).hexdigest()}"
+            return _named(launcher, found)
     return None
+
+
+def inherited_run_id() -> str | None:
+    """The id of the processes that one Python has forked, or started by multiprocessing, as ``python-1f0c…``; None in
+    any other. Never raises."""
+    try:
+        pid = os.getpid()
+        first, fields = pid, _stat(pid)
+        for _ in range(_ANCESTORS):
+            parent = int(fields[1])
+            theirs = _stat(parent) if parent > 0 else []
+            if not theirs or not (_is_fork(fields, theirs) or _holds(_command(first), _STARTED)):
+                break
+            first, fields = parent, theirs
+        if first == pid or _is_typed_into(_command(first)):
+            return None
+        return _named("python", [_boot(), str(first), fields[19].decode()])
+    except (OSError, ValueError, IndexError):
+        return None  # of another user, or it has just ended
+
+
+def _named(origin: str, facts: list[str]) -> str:
+    import hashlib
+
+    text = "\0".join(facts).encode("utf-8", "surrogateescape")
+    return f"{origin}-{hashlib.blake2s(text, digest_size=8).hexdigest()}"
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields of /proc/<pid>/stat from the third on: state, parent, …"""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+def _command(pid: int) -> bytes:
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+
+
+def _boot() -> str:
+    with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+        return file.read().strip().decode()
+
+
+def _is_fork(child: list[bytes], parent: list[bytes]) -> bool:
+    """Whether both run from one exec: code and stack begin at the same addresses, which exec draws by lot. To those who
+    may not know the kernel says 0 or 1."""
+    return child[23] == parent[23] and child[25] == parent[25] and len(child[25]) > 1
+
+
+def _holds(text: bytes, words: tuple[bytes, ...]) -> bool:
+    return any(word in text for word in words)
+
+
+def _is_typed_into(command: bytes) -> bool:
+    program, _, arguments = command.partition(b"\0")
+    is_bare = not arguments and os.path.basename(program).startswith(b"python")
+    return is_bare or _holds(command.lower(), _TYPED_INTO)
 
 
 def _several(environ: Mapping[str, str], *names: str) -> bool:
@@ -89,12 +154,9 @@ def _launcher(variable: str) -> list[str]:
         for _ in range(_ANCESTORS):
             with open(f"/proc/{pid}/environ", "rb") as file:
                 environ = b"\0" + file.read()
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()  # from field 3 on
+            fields = _stat(pid)
             if marked not in environ:
-                with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-                    boot = file.read().strip()
-                return [boot.decode(), str(pid), fields[19].decode()]
+                return [_boot(), str(pid), fields[19].decode()]
             pid = int(fields[1])
     except (OSError, ValueError, IndexError):
         pass  # of another user, or it has just ended

@@ -218,11 +218,10 @@ def _run_id(run_id: object, warnings: list[str]) -> str:
         warnings.append(
             f"{ENV_RUN_ID} is not 1 to 64 of A-Z a-z 0-9 . _ - ({from_env!r:.100}): this process takes a new one"
         )
-    if any(name in os.environ for name in _LAUNCHED):
-        from lineprofiler.accounting._attempt import launched_run_id
+    from lineprofiler.accounting._attempt import inherited_run_id, launched_run_id
 
-        return launched_run_id(os.environ) or new_run_id()
-    return new_run_id()
+    launched = launched_run_id(os.environ) if any(name in os.environ for name in _LAUNCHED) else None
+    return launched or inherited_run_id() or new_run_id()
 
 
 def _is_run_id(text: str) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from types import CodeType
 
 from lineprofiler.lines.model import FunctionKey, Line, Profile, add_lines
-from lineprofiler.lines.source import definitions
 
 NAMES = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>"))
 
@@ -49,7 +48,7 @@ def homes_by_place(profile: Profile) -> dict[FunctionKey, FunctionKey]:
 
 
 def _around(profile: Profile, key: FunctionKey) -> FunctionKey | None:
-    places = definitions(profile.source(key.filename))
+    places = profile.source(key.filename).definitions
     inside = [first for first, (_, last) in places.items() if first <= key.first_line <= last]
     for other in profile.functions:
         if other.filename == key.filename:

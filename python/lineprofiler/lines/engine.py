@@ -11,7 +11,7 @@ from lineprofiler import _lineprofiler
 from lineprofiler.lines import comprehensions
 from lineprofiler.lines.model import FunctionKey, Line, Profile, add_lines
 from lineprofiler.lines.project import qualified_name
-from lineprofiler.lines.source import SourceBook
+from lineprofiler.lines.source import Source, SourceBook
 
 if TYPE_CHECKING:
     from lineprofiler._lineprofiler import LineEngine
@@ -28,10 +28,18 @@ def new_engine(select: Callable[[CodeType], bool] | None, backend: str | None) -
 
 def start(engine: LineEngine) -> None:
     """Starts it. Where nothing can be measured the program runs all the same, and one warning says why."""
-    before = len(engine.trouble)
+    if engine.count:
+        engine.start()
+        return
+    before = engine.trouble
     engine.start()
-    for text in engine.trouble[before:]:
-        warnings.warn(text, RuntimeWarning, stacklevel=5)
+    try:
+        for text in engine.trouble:
+            if text not in before:
+                warnings.warn(text, RuntimeWarning, stacklevel=5)
+    except BaseException:
+        engine.stop()
+        raise
 
 
 def name_of(code: CodeType, names: dict[int, str], book: SourceBook) -> str:
@@ -48,34 +56,56 @@ def executable_lines(code: CodeType) -> frozenset[int]:
     return frozenset(found)
 
 
-def figures(engine: LineEngine, names: dict[int, str], book: SourceBook, *, rows: list[Any] | None = None) -> Profile:
+class Known:
+    """What there is to code and threads at one moment, for all figures that are made of it."""
+
+    def __init__(self, engine: LineEngine, names: dict[int, str], book: SourceBook) -> None:
+        self.codes = engine.codes()
+        self.keys = _keys(self.codes, names, book)
+        self.threads = {number: f"{name} ({number})" for number, name in engine.threads()}
+        self.homes = comprehensions.homes_by_code(self.codes, self.keys)
+        self.own_cost = engine.own_cost
+        self._book = book
+        self._sources: dict[str, Source] = {}
+
+    def source(self, index: int) -> Source:
+        """Of the file of a code object."""
+        path = self.keys[index].filename
+        found = self._sources.get(path)
+        if found is None:
+            found = self._sources[path] = self._book.get(self.codes[index].co_filename)
+        return found
+
+
+def figures(engine: LineEngine, known: Known, *, rows: list[Any] | None = None) -> Profile:
     """What the engine has so far. `rows`: lines of a region instead of all lines."""
-    codes = engine.codes()
-    keys = _keys(codes, names, book)
-    threads = {number: f"{name} ({number})" for number, name in engine.threads()}
-    profile = Profile(own_cost=dict(engine.own_cost), notes=list(engine.trouble))
+    codes, keys, threads = known.codes, known.keys, known.threads
+    profile = Profile(own_cost=dict(known.own_cost), notes=list(engine.trouble))
     needed = range(len(codes)) if rows is None else sorted({row[0] for row in rows})
     for index in needed:
         function = profile.function(keys[index])
         function.executable |= executable_lines(codes[index])
-        if keys[index].filename not in profile.sources:
-            profile.sources[keys[index].filename] = book.get(codes[index].co_filename)
+        profile.sources[keys[index].filename] = known.source(index)
     for row in engine.lines() if rows is None else rows:
         if row[1] < 1:
             continue  # an empty module: Python says that its line 0 runs
+        if row[0] >= len(codes):
+            continue  # seen for the first time meanwhile
         function = profile.function(keys[row[0]])
         line = {row[1]: Line(row[2], row[3], row[4], row[5], row[6])}
         add_lines(function.lines, line)
         add_lines(function.threads.setdefault(threads.get(row[7], str(row[7])), {}), line)
     if rows is None:
         for index, calls, time_ns, self_ns, awaited_ns, suspended in engine.functions():
+            if index >= len(codes):
+                continue
             function = profile.function(keys[index])
             function.calls += calls
             function.time_ns += time_ns
             function.self_ns += self_ns
             function.awaited_ns += awaited_ns
             function.suspended += suspended
-    comprehensions.fold(profile, comprehensions.homes_by_code(codes, keys))
+    comprehensions.fold(profile, known.homes)
     return profile
 
 

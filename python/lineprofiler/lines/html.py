@@ -15,7 +15,7 @@ from typing import Any
 
 from lineprofiler.lines.model import Function, FunctionKey, Profile
 from lineprofiler.lines.screen import inert, uncertain
-from lineprofiler.lines.source import Source, definitions, last_line, numbers_between
+from lineprofiler.lines.source import Source, last_line, numbers_between
 from lineprofiler.lines.tables import shown_path, without_name
 
 LONGEST_LINE = 2000
@@ -67,7 +67,7 @@ def _never_called(profile: Profile) -> list[Function]:
     found = []
     for path in sorted({f.key.filename for f in profile.visited()}):
         source = profile.source(path)
-        for first, (name, last) in sorted(definitions(source).items()):
+        for first, (name, last) in sorted(source.definitions.items()):
             if (path, first) not in known and _is_function(source, first, last):
                 lines = frozenset(n for n in range(first + 1, last + 1) if source.line(n).strip())
                 found.append(Function(FunctionKey(path, name, first), executable=lines))

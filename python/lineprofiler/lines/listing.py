@@ -44,10 +44,12 @@ def layout_for(stream: Any, **options: Any) -> Layout:
     return Layout(color=screen.wants_color(stream), width=screen.width_of(stream), **options)
 
 
-def render(profile: Profile, layout: Layout, *, functions: bool = True, top: bool = True) -> str:
-    """The hottest lines, then each function; nothing but a sentence if no line ran."""
+def render(
+    profile: Profile, layout: Layout, *, functions: bool = True, top: bool = True, what: str = "of the profiled code"
+) -> str:
+    """The hottest lines, then each function; nothing but a sentence, of `what`, if no line ran."""
     if profile.is_empty:
-        return "No line of the profiled code was executed.\n" + _notes(profile)
+        return f"No line {what} was executed.\n" + _notes(profile)
     parts = [_head(profile, layout)]
     if profile.places:
         parts.append("".join(f"{inert(place)}\n" for place in profile.places) + "\n")

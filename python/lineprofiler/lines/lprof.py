@@ -9,9 +9,10 @@ then every entry is checked.
 from __future__ import annotations
 
 import io
+import math
 import os
 import pickle
-import tempfile
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -144,7 +145,7 @@ def _theirs(timings: dict[Any, Any], unit: float) -> Profile:
 
 def _ours(extra: dict[Any, Any]) -> Profile:
     profile = Profile(
-        own_cost={_text(k): float(v) for k, v in extra["own_cost"].items()},
+        own_cost={_text(k): _finite(v) for k, v in extra["own_cost"].items()},
         notes=[_text(note) for note in extra["notes"]],
         places=[_text(place) for place in extra["places"]],
         processes=_number(extra["processes"]),
@@ -189,6 +190,12 @@ def _ns(value: Any, unit: float) -> int:
     return _number(int(value) if unit == _UNIT and isinstance(value, int) else round(value * unit / _UNIT))
 
 
+def _finite(value: Any) -> float:
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"{value!r:.40} for a cost")
+    return float(value)
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{type(value).__name__} for a text")
@@ -196,7 +203,8 @@ def _text(value: Any) -> str:
 
 
 def write(path: str | Path, profile: Profile) -> None:
-    """Writes the file as a whole, by rename, so that a reader never sees half of one. Raises OSError."""
+    """Writes the file as a whole, by rename, so that a reader never sees half of one; what is no plain file, or leads
+    to a process's own, is written to as it is. Raises OSError."""
     _write(path, to_bytes(profile))
 
 
@@ -209,21 +217,29 @@ def write_timings(
 
 def _write(path: str | Path, data: bytes) -> None:
     target = os.path.abspath(os.fspath(path))
-    if os.path.exists(target) and not os.path.isfile(target):
-        with open(target, "wb") as pipe:  # /dev/stdout, a fifo: nothing to rename over
+    if _is_a_stream(target):
+        with open(target, "wb") as pipe:
             pipe.write(data)
         return
-    mask = os.umask(0)
-    os.umask(mask)
-    number, part = tempfile.mkstemp(prefix=".lprof-", dir=os.path.dirname(target))
+    target = os.path.realpath(target)  # a link stays one
+    part = os.path.join(os.path.dirname(target), f".lprof-{os.getpid()}-{secrets.token_hex(4)}")
+    # With the rights that any new file gets. os.umask() cannot be asked without changing it, for all threads.
+    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with open(number, "wb") as file:
             file.write(data)
-        os.chmod(part, 0o666 & ~mask)
         os.replace(part, target)
     except BaseException:
         os.unlink(part)
         raise
+
+
+def _is_a_stream(target: str) -> bool:
+    """/dev/stdout, a fifo: nothing to rename over, not even where a shell has put a file behind it."""
+    if os.path.exists(target) and not os.path.isfile(target):
+        return True
+    link = os.readlink(target) if os.path.islink(target) else ""
+    return any(os.path.realpath(os.path.dirname(each)).startswith("/proc/") for each in (target, link) if each)
 
 
 def to_bytes(profile: Profile) -> bytes:

@@ -57,6 +57,8 @@ class Magics:
         try:
             words, statement = _split(line, options)
             given = options.parse_args(words)
+            if given.unit is not None and not given.unit > 0:
+                raise UsageError("-u must be more than 0 seconds")
             if cell is None and not statement.strip():
                 raise UsageError("no statement is given")
             if cell is not None and statement.strip():
@@ -98,9 +100,10 @@ class Magics:
         if whole and not chosen:
             profiler.add_code(code, nested=not getattr(given, "top", False))
         message = ""
-        profiler.enable_by_count()
         begin = time.perf_counter()
         try:
+            profiler.enable_by_count()
+            begin = time.perf_counter()
             exec(code, self.shell.user_global_ns, self.shell.user_ns)
         except SystemExit:
             message = "*** SystemExit exception caught in code being profiled.\n"
@@ -144,10 +147,18 @@ def _split(line: str, options: argparse.ArgumentParser) -> tuple[list[str], str]
             break
         words.append(word)
         if words_taken(word, options) == 2:
-            value, _, rest = rest.partition(" ")
-            words.append(value.strip("\"'"))
-            rest = rest.lstrip()
+            value, rest = _value(rest)
+            words.append(value)
     return words, rest
+
+
+def _value(text: str) -> tuple[str, str]:
+    """The first word, which may be in quotes, and what comes behind it."""
+    end = text.find(text[0], 1) if text[:1] in ("'", '"') else -1
+    if end > 0:
+        return text[1:end], text[end + 1 :].lstrip()
+    value, _, rest = text.partition(" ")
+    return value, rest.lstrip()
 
 
 def _page(text: str) -> None:

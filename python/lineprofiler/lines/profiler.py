@@ -137,17 +137,22 @@ class LineProfiler:
         return self._started
 
     def enable_by_count(self) -> None:
-        """Switches it on; it stays on until `disable_by_count` was called as often."""
+        """Switches it on; it stays on until `disable_by_count` was called as often.
+
+        The first time events are calibrated (milliseconds); other threads that come here wait until it is on.
+        """
         self._started += 1
-        if self._started == 1:
+        try:
             self._switch_on()
+        except BaseException:  # a signal's handler raised, or a warning is an error
+            self._started -= 1
+            raise
 
     def disable_by_count(self) -> None:
         """Takes back one `enable_by_count`."""
         if self._started:
             self._started -= 1
-            if self._started == 0:
-                self._switch_off()
+            self._switch_off()
 
     def enable(self) -> None:
         """Switches it on, whatever the count."""
@@ -156,8 +161,7 @@ class LineProfiler:
 
     def disable(self) -> None:
         """Switches it off, whatever the count."""
-        if self._started:
-            self._started = 1
+        while self._started:
             self.disable_by_count()
 
     def share(self, folder: str | PathLike[str]) -> None:
@@ -166,7 +170,7 @@ class LineProfiler:
         ``lineprofiler lines FOLDER`` reads them while the program runs, hangs, or after it was killed. Nobody else may
         have access to the folder. Raises RuntimeError if profiling has begun.
         """
-        self._shared = os.path.abspath(os.fspath(folder))
+        self._shared = os.path.realpath(os.fspath(folder))
         if self._engine is not None:
             self._engine.share(self._shared)
 
@@ -184,13 +188,15 @@ class LineProfiler:
 
     def _made(self) -> LineEngine:
         if self._engine is None:
-            select = self.select
+            select, project = self.select, None
             if select is None and (self.keeps_folder or not self._chosen):
-                select = self._project = Project(self._root, self._config, self.book)
-            self._selects = select is not None
-            self._engine = engines.new_engine(select, self._backend)
+                select = project = Project(self._root, self._config, self.book)
+            engine = engines.new_engine(select, self._backend)
             if self._shared is not None:
-                self._engine.share(self._shared)
+                engine.share(self._shared)
+            # Of two threads that come here at once the first one's.
+            made = vars(self).setdefault("_first_made", (engine, project, select is not None))
+            self._engine, self._project, self._selects = made
         return self._engine
 
     @property
@@ -374,7 +380,7 @@ class LineProfiler:
         """The figures so far, as plain data in ns; also while it is on."""
         if self._engine is None:
             return Profile()
-        found = engines.figures(self._engine, self._names, self.book)
+        found = engines.figures(self._engine, engines.Known(self._engine, self._names, self.book))
         found.notes += getattr(self.select or self._project, "notes", [])
         return found
 
@@ -471,9 +477,11 @@ class LineProfiler:
     def _regions(self) -> dict[str, tuple[int, int, Profile]]:
         if self._engine is None:
             return {}
+        regions = self._engine.regions()  # first: its rows are of code that is known then
+        known = engines.Known(self._engine, self._names, self.book)
         return {
-            name: (entries, spent, engines.figures(self._engine, self._names, self.book, rows=rows))
-            for name, (entries, spent, rows) in self._engine.regions().items()
+            name: (entries, spent, engines.figures(self._engine, known, rows=rows))
+            for name, (entries, spent, rows) in regions.items()
         }
 
     def region_stats(self) -> dict[str, dict[FunctionKey, FunctionStats]]:
@@ -482,7 +490,9 @@ class LineProfiler:
 
     def region_entries(self) -> dict[str, int]:
         """How often each region was entered."""
-        return {name: entries for name, (entries, _, _) in self._regions().items()}
+        if self._engine is None:
+            return {}
+        return {name: entries for name, (entries, _, _) in self._engine.regions().items()}
 
     def print_regions(self, top_n: int = 10, min_time_us: float = 0.0, stream: Any = None) -> None:
         """Prints each region's top lines, the dearest region first."""

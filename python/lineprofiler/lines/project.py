@@ -8,6 +8,7 @@ runs does.
 from __future__ import annotations
 
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -18,7 +19,7 @@ from typing import Any
 
 from lineprofiler.config import ProfilerConfig, find_project_root
 from lineprofiler.lines.callables import codes_of
-from lineprofiler.lines.source import SourceBook, command_line_code, definitions, module_of
+from lineprofiler.lines.source import SourceBook, command_line_code, module_of
 
 MOST_TEXTS = 20_000
 """Code objects without a file that are profiled; each takes a kilobyte."""
@@ -35,12 +36,22 @@ def folder_of_caller(frame: FrameType | None) -> Path:
     return find_project_root(filename if filename and os.path.isfile(filename) else None)
 
 
+def is_installed(path: str) -> bool:
+    """Whether a file is of Python's own library or an installed package, or the script by which one is started."""
+    folder, name = os.path.split(os.path.realpath(path))
+    if folder == os.path.realpath(sysconfig.get_path("scripts")):
+        from importlib.metadata import entry_points
+
+        return any(entry.name == name for entry in entry_points(group="console_scripts"))
+    return os.path.join(folder, name).startswith(tuple(_installed())) or any(p in path for p in _PACKAGES)
+
+
 def qualified_name(code: CodeType, book: SourceBook) -> str:
     """`co_qualname`; on Python 3.10, whose code has none, what the source says."""
     name = getattr(code, "co_qualname", None)
     if name is not None:
         return str(name)
-    found = definitions(book.get(code.co_filename)).get(code.co_firstlineno)
+    found = book.get(code.co_filename).definitions.get(code.co_firstlineno)
     return found[0] if found is not None and found[0].split(".")[-1] == code.co_name else code.co_name
 
 
@@ -148,9 +159,12 @@ def _is_generated(code: CodeType) -> bool:
     return made or code.co_varnames[:1] == ("_cls",)
 
 
+_STARTS_WORKER = re.compile(r"(import sys; )?from multiprocessing\.(spawn|forkserver|resource_tracker) import ")
+
+
 def is_worker() -> bool:
     """Whether the main module is the line of code by which multiprocessing starts its processes."""
-    return (command_line_code() or "").startswith("from multiprocessing.")
+    return _STARTS_WORKER.match(command_line_code() or "") is not None
 
 
 def _installed() -> list[str]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
+import re
 import resource
 import shutil
 import signal
@@ -28,12 +30,16 @@ from lineprofiler.lines import listing, lprof, screen
 from lineprofiler.lines.child import ENVIRONMENT
 from lineprofiler.lines.command import Parser, UsageError, usage_error, words_taken
 from lineprofiler.lines.model import Profile
+from lineprofiler.lines.project import is_installed
 from lineprofiler.lines.settings import settings
 from lineprofiler.lines.shared import read_folder
 from lineprofiler.lines.source import from_disk, imported_names
 from lineprofiler.lines.tables import print_line_profiler
 
 HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
+_FIGURES = re.compile(r"[0-9]+-[0-9a-f]{8}(-[0-9]+\.lprof|\.lines)|[0-9]+-[0-9]+\.lprof")
+"""Names of the files that processes leave, see `child.Run.leave`."""
+_LONGEST_WAIT_S = 3600.0
 _FROM_KERNEL = 0x80
 """si_code of a signal that the terminal sent: to the whole group, the program has it already."""
 
@@ -107,6 +113,8 @@ def main(arguments: list[str]) -> int:
         return usage_error(options, error)
     try:
         folder = _folder(given.live)
+    except UsageError as error:
+        return usage_error(options, error)
     except OSError as error:
         return usage_error(options, UsageError(f"{given.live}: {error.strerror}"))
     try:
@@ -157,7 +165,7 @@ def _settle(given: argparse.Namespace, program: list[str]) -> None:
     given.view_unit = given.unit or table["unit"]
     if given.line_by_line and given.output is None and program:
         name = "".join(program[1:2]) if program[0] == "-m" else "stdin" if program[0] in ("-", "-c") else program[0]
-        given.output = f"{os.path.basename(name)}.lprof"
+        given.output = f"{os.path.basename(os.path.abspath(name))}.lprof"  # of a folder: its own name
 
 
 def _check(given: argparse.Namespace, program: list[str]) -> None:
@@ -167,8 +175,8 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
         raise UsageError(f"{given.setup}: no such file")
     if given.unit is not None and not given.unit > 0:
         raise UsageError("--unit must be more than 0 seconds")
-    if given.output_interval is not None and not given.output_interval > 0:
-        raise UsageError("--output-interval must be more than 0 seconds")
+    if given.output_interval is not None and not 0 < given.output_interval < math.inf:
+        raise UsageError("--output-interval must be more than 0 seconds, and finite")
     if given.output_interval is not None and given.output is None:
         raise UsageError("--output-interval needs a file to write: -o FILE")
     for path in (given.output, given.html):
@@ -179,15 +187,25 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
 
 
 def _folder(live: str | None) -> str:
-    """Where the processes leave their figures: an empty folder that is nobody else's."""
+    """Where the processes leave their figures: a folder that is nobody else's, without those of an earlier run.
+
+    Raises UsageError for another user's folder, and for one that others may enter with more in it than figures.
+    """
     if live is None:
         return tempfile.mkdtemp(prefix="lineprofiler-")
-    os.makedirs(live, mode=0o700, exist_ok=True)
-    os.chmod(live, 0o700)
-    for name in os.listdir(live):
-        if name.endswith((".lines", ".lprof")):
-            os.unlink(os.path.join(live, name))
-    return os.path.abspath(live)
+    folder = os.path.realpath(live)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    names = os.listdir(folder)
+    info = os.stat(folder)
+    if info.st_uid != os.geteuid():
+        raise UsageError(f"{live}: this folder is another user's")
+    if info.st_mode & 0o077:
+        if not all(_FIGURES.fullmatch(name) for name in names):
+            raise UsageError(f"{live}: others may enter this folder, and there is more in it than figures of lines")
+        os.chmod(folder, 0o700)
+    for name in filter(_FIGURES.fullmatch, names):
+        os.unlink(os.path.join(folder, name))
+    return folder
 
 
 def _environment(given: argparse.Namespace, program: list[str], folder: str) -> dict[str, str]:
@@ -240,16 +258,22 @@ def _spec(name: str, folder: str) -> ModuleSpec | None:
 
 
 def _root(program: list[str]) -> Path:
-    """The project of the program: around its script, or the package of its module."""
+    """The project of the program: around its script or the package of its module. One that is installed (pytest,
+    gunicorn) runs code of a project of the user's, who is in it."""
+    place = _place(program)
+    return find_project_root(None if place is None or is_installed(place) else place)
+
+
+def _place(program: list[str]) -> str | None:
+    """The file or folder of the program; None if it has none, or none is found."""
     if program[0] not in ("-m", "-c"):
-        return find_project_root(program[0] if os.path.exists(program[0]) else None)
-    if program[0] == "-m":
-        spec = _spec(program[1].split(".")[0], os.getcwd())
-        places = [spec.origin] if spec is not None and spec.origin and os.path.isfile(spec.origin) else []
-        places += list(spec.submodule_search_locations or []) if spec is not None else []
-        if places:
-            return find_project_root(places[0])
-    return find_project_root()
+        return program[0] if os.path.exists(program[0]) else None
+    spec = _spec(program[1].split(".")[0], os.getcwd()) if program[0] == "-m" else None
+    if spec is None:
+        return None
+    if spec.origin and os.path.isfile(spec.origin):
+        return spec.origin
+    return next(iter(spec.submodule_search_locations or []), None)
 
 
 class _Meanwhile:
@@ -263,18 +287,36 @@ class _Meanwhile:
 
     def rest_s(self) -> float | None:
         """Seconds until it is to be written next; None: never."""
-        return None if self._every is None else max(self._next - time.monotonic(), 0.0)
+        return None if self._every is None else min(max(self._next - time.monotonic(), 0.0), _LONGEST_WAIT_S)
 
     def write(self) -> None:
-        if self._every is None or self._output is None:
+        if self._every is None or self._output is None or time.monotonic() < self._next:
             return
         with contextlib.suppress(OSError):  # it is said at the end, if it still is so
             lprof.write(self._output, read_folder(self._folder))
         self._next = time.monotonic() + self._every
 
 
+def _started(command: list[str], environment: dict[str, str], mask: set[int | signal.Signals]) -> int:
+    """Starts the program with the signals that we were started with; its number."""
+    if signal.getsignal(signal.SIGCHLD) != signal.SIG_IGN:
+        return os.posix_spawn(sys.executable, command, environment, setsigmask=mask)
+    # Who ignores SIGCHLD is not told that a child has ended, nor how. The program is to ignore it all the same, which
+    # posix_spawn cannot ask for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.execve(sys.executable, command, environment)
+        finally:
+            os._exit(127)
+    return child
+
+
 def _run(program: list[str], environment: dict[str, str], meanwhile: _Meanwhile) -> int:
-    """The program's status as `os.waitpid` has it."""
+    """Runs it; its status as `os.waitpid` has it."""
     command = [sys.executable, *vars(subprocess)["_args_from_interpreter_flags"](), *program]
     watched = {*HANDED_ON, signal.SIGCHLD}
     for stream in (sys.stdout, sys.stderr):
@@ -282,7 +324,7 @@ def _run(program: list[str], environment: dict[str, str], meanwhile: _Meanwhile)
             stream.flush()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
-        child = os.posix_spawn(sys.executable, command, environment, setsigmask=before)
+        child = _started(command, environment, before)
         while True:
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid == child:
@@ -330,7 +372,16 @@ def _report(given: argparse.Namespace, program: list[str], profile: Profile, sta
         skip_zero=given.skip_zero,
         root=_root(program),
     )
-    screen.emit("\n" + listing.render(profile, layout, functions=given.functions))
+    screen.emit("\n" + listing.render(profile, layout, functions=given.functions, what=_what(given, program)))
+
+
+def _what(given: argparse.Namespace, program: list[str]) -> str:
+    """What was to be profiled, in the sentence that is all if no line of it ran."""
+    if given.prof_mod:
+        return "of what -p names"
+    if given.line_by_line:
+        return "of a function that is decorated with @profile"
+    return f"of the project {screen.inert(str(_root(program)))} (-p names other code)"
 
 
 def _ended(status: int) -> int:

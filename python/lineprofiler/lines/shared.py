@@ -14,7 +14,7 @@ from lineprofiler import _lineprofiler
 from lineprofiler.lines import comprehensions, lprof
 from lineprofiler.lines.model import FunctionKey, Line, Profile, add_lines
 from lineprofiler.lines.screen import duration
-from lineprofiler.lines.source import Source, definitions, from_disk
+from lineprofiler.lines.source import Source, from_disk
 
 
 def read_folder(folder: str | Path) -> Profile:
@@ -110,7 +110,7 @@ def _key(filename: str, name: str, first_line: int, sources: dict[str, Source]) 
     if filename not in sources:
         sources[filename] = from_disk(filename)
     if "." not in name:  # a process of Python 3.10 knows plain names only
-        known = definitions(sources[filename]).get(first_line)
+        known = sources[filename].definitions.get(first_line)
         if known is not None and known[0].split(".")[-1] == name:
             name = known[0]
     return FunctionKey(filename, name, first_line)

@@ -17,7 +17,7 @@ import sys
 import tokenize
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 CHANGED = "source changed since the run"
@@ -42,6 +42,11 @@ class Source:
     def numbered(self) -> dict[int, str]:
         return dict(enumerate(self.lines, 1))
 
+    @cached_property
+    def definitions(self) -> dict[int, tuple[str, int]]:
+        """Qualified name and last line of each function, by its first line, decorators included."""
+        return _definitions(self.lines)
+
 
 @dataclass
 class _Taken:
@@ -56,6 +61,7 @@ class SourceBook:
     def __init__(self) -> None:
         self._taken: dict[str, _Taken] = {}
         self._read: dict[str, Source] = {}
+        self._changed: dict[str, Source] = {}
         self._start = os.getcwd() if _has_cwd() else "/"
 
     def capture(self, filename: str, module: Mapping[str, Any] | None = None) -> str:
@@ -67,6 +73,7 @@ class SourceBook:
         if taken is None or (taken.data is None and taken.text is None):
             taken = self._taken[filename] = self._take(filename, module or {})
             self._read.pop(taken.path, None)
+            self._changed.pop(taken.path, None)
         return taken.path
 
     def capture_file(self, path: str) -> bool:
@@ -91,7 +98,7 @@ class SourceBook:
         if found is None:
             found = self._read[path] = _decoded(taken)
         if taken.data is not None and not found.note and _bytes_of(path) != taken.data:
-            return Source(found.lines, CHANGED, found.digest)
+            return self._changed.setdefault(path, Source(found.lines, CHANGED, found.digest))
         return found
 
     def _take(self, filename: str, module: Mapping[str, Any]) -> _Taken:
@@ -153,8 +160,13 @@ def command_line_code() -> str | None:
 def module_of(filename: str) -> Mapping[str, Any] | None:
     """The globals of the module that was loaded from a file of this name."""
     for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) == filename:
-            return vars(module)
+        try:
+            # Not by getattr: a module that is loaded when it is first looked at is to stay as it is.
+            names: Mapping[str, Any] = object.__getattribute__(module, "__dict__")
+        except AttributeError:
+            continue
+        if names.get("__file__") == filename:
+            return names
     return None
 
 
@@ -232,11 +244,9 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-@lru_cache(maxsize=64)
-def definitions(source: Source) -> dict[int, tuple[str, int]]:
-    """Qualified name and last line of each function, by its first line, decorators included."""
+def _definitions(lines: tuple[str, ...]) -> dict[int, tuple[str, int]]:
     try:
-        tree = ast.parse("\n".join(source.lines))
+        tree = ast.parse("\n".join(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     found: dict[int, tuple[str, int]] = {}
@@ -275,7 +285,7 @@ def last_line(source: Source, name: str, first: int, known: int) -> int:
     """The last line of the function that begins at `first`; `known` is a line that certainly belongs to it."""
     if name == "<module>":
         return max(known, len(source.lines) - (1 if source.lines and not source.lines[-1] else 0))
-    found = definitions(source).get(first)
+    found = source.definitions.get(first)
     return max(known, found[1]) if found is not None else known
 
 
