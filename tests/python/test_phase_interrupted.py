@@ -1,4 +1,4 @@
-"""What runs in the middle of a step, in our name: it may take the profiler away, and the signal's handler may run in it."""
+"""What runs in the middle of a step in our name: it may take the profiler away, and a signal may come in it."""
 
 from __future__ import annotations
 
