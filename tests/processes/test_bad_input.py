@@ -598,7 +598,7 @@ def test_start_without_a_directory_is_off_and_says_what_to_set(stage: Stage) -> 
         """
     ).expect()
     assert done.stderr.count("RuntimeWarning") == 1, done.stderr
-    for hint in ("profiling was off", "run_dir=", "LINEPROFILER_PROFILE=1"):
+    for hint in ("1 phase was entered, but profiling was off", "run_dir=", "LINEPROFILER_PROFILE=1"):
         assert hint in done.stderr
     assert not (stage.folder / "profile").exists()
 

@@ -355,8 +355,9 @@ class Profiler(Recorder):
         global _off_said
         if not _off_said:
             _off_said = True
+            entered = "1 phase was" if self._entered_while_off == 1 else f"{self._entered_while_off:,} phases were"
             _warn(
-                f"{self._entered_while_off} phases were entered, but profiling was off: nothing was recorded. "
+                f"{entered} entered, but profiling was off: nothing was recorded. "
                 "Give run_dir= or enabled=True, or set LINEPROFILER_PROFILE=1 (and LINEPROFILER_RUN_DIR)."
             )
 
