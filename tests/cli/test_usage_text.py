@@ -129,7 +129,7 @@ def test_no_bytes_of_one_process_are_not_those_of_another(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("before_ms", [0, 300, 999])
 def test_what_one_gives_back_while_another_takes_it_is_not_summed(tmp_path: Path, before_ms: int) -> None:
-    """Each second 900 MB go from one process to the other: together they hold 1,000 MB, whenever the run began between two ticks."""
+    """Each second 900 MB go from one process to the other: together they hold 1,000 MB, whenever the run began."""
     for pid in (1, 2):
         about = worker(pid)
         about.started -= before_ms * MS
