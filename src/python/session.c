@@ -436,7 +436,7 @@ static uint32_t name_of_thread(lpy_session *session, PyObject *thread)
     if (name && PyUnicode_Check(name))
         id = lpy_name_id(session, name, false, &pinned);
     Py_XDECREF(name);
-    PyErr_Clear();
+    lpy_clear_own();
     return id;
 }
 
@@ -485,7 +485,7 @@ void lpy_session_name_threads(lpy_session *session)
                 core->threads[i]->name = core->threads[i]->seg->name = id;
         lp_recorder_unlock(core);
         Py_XDECREF(native);
-        PyErr_Clear();
+        lpy_clear_own();
     }
     Py_XDECREF(copy);
     Py_XDECREF(active);

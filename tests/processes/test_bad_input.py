@@ -303,6 +303,7 @@ def test_file_size_limit(stage: Stage, limit: int) -> None:
     if limit >= 100_000:
         assert report.calls() == {"a": 1000}
         assert (report.caveats["private_memory"] != []) == (limit < 4 << 20)
+        assert ("File too large" in report.workers[0]["health"]["last_error"]) == (limit < 4 << 20)
     elif stage.snapshots() == []:
         # Neither shared memory nor a file: nothing can be reported, and nobody may be led to believe otherwise.
         assert report.document["run"]["empty_reason"] == "no_worker_files"
