@@ -21,6 +21,7 @@ import pytest
 from injection import compiled, preloaded
 from lpsamples import Samples, read
 from lpstage import Stage, wait_for
+from phases import real_memory
 
 from lineprofiler.accounting import merge_run
 
@@ -153,6 +154,7 @@ def test_recorded_children_are_their_own(stage: Stage) -> None:
     assert set(parent.known("children_living")[-4:]) == {0}
 
 
+@real_memory
 def test_memory_kept_and_freed(stage: Stage) -> None:
     """100 MB kept, 200 MB freed again: exact to what the interpreter does beside it."""
     seen = sampled(
