@@ -290,6 +290,25 @@ static void what_is_left_out_is_counted(void)
     lp_run_free(run);
 }
 
+/* 64 bytes are not 32 columns: letters with two marks each stay whole. */
+static void a_title_is_cut_between_characters(void)
+{
+    lp_run *run = made_or_die(lp_run_new());
+    lp_worker *worker = made_worker("main", "node07", 1);
+    char name[101] = "";
+
+    for (size_t i = 0; i < 20; i++)
+        memcpy(name + 5 * i, "e\xcc\x81\xcc\x82", 6);
+    made_entries(worker, name, 10, MS, MS, 1.0, 0.0);
+    made_add(run, worker);
+    made_finish(run);
+    char *text = text_of(run, (lp_text_options){.utf8 = true});
+    CHECK(strstr(text, "\\xcc") == NULL);
+    check_has(text, "E\xcc\x81\xcc\x82S  (10 entries)\n");
+    free(text);
+    lp_run_free(run);
+}
+
 static void no_bare_other(void)
 {
     lp_run *run = made_chain();
@@ -338,6 +357,7 @@ int main(void)
     RUN(the_best_dozen_without_all);
     RUN(what_is_too_long_goes_on_below);
     RUN(what_is_left_out_is_counted);
+    RUN(a_title_is_cut_between_characters);
     RUN(no_bare_other);
     RUN(not_measured_is_no_zero);
     return check_done();

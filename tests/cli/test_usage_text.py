@@ -255,6 +255,15 @@ def test_a_driver_that_does_not_know_our_numbers(tmp_path: Path, torch: bool) ->
         assert "step 30% 30% 300.0 MB 98" in joined("\n".join(section(text, "GPU BY PHASE")))
 
 
+def test_nobody_looked_for_devices(tmp_path: Path) -> None:
+    """A host without rows of its own: whether it has devices is not known."""
+    about = worker(1)
+    rows(about, tmp_path, usual(), ["step"]).write(tmp_path)
+    assert "GPU not sampled\n" in text_of(tmp_path)
+    host(about, 0.0, False).write(tmp_path)
+    assert "GPU none seen: no NVIDIA driver, no AMD device" in text_of(tmp_path)
+
+
 def test_nothing_of_ours_on_a_device_is_a_measured_zero(tmp_path: Path) -> None:
     about = worker(1)
     rows(about, tmp_path, usual(), ["step"]).write(tmp_path)

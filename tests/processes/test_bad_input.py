@@ -336,6 +336,8 @@ def test_address_space_limit(stage: Stage, spare: int) -> None:
 @pytest.mark.parametrize("first", ["phase", "count", "phases in two threads"])
 def test_child_without_memory_for_a_segment(stage: Stage, first: str) -> None:
     """It says so once and runs on, though who shows the warning enters a phase, and another thread does meanwhile."""
+    if "TESTS_SANITIZED" in os.environ:
+        pytest.skip("a sanitizer needs more address space in the middle of a run")
     done = stage.python(
         f"""
         import os, resource, threading, time, warnings
