@@ -80,7 +80,9 @@ def how_it_ended(status: int, limit: int) -> str:
     """`status` as run_logged gives it, `limit` in minutes."""
     if status == TIMED_OUT:
         return f"was ended after {limit} minutes"
-    return f"ended with signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"ended with exit {status}"
+    if status < 0:
+        return f"ended with signal {-status} ({signal.Signals(-status).name})"
+    return f"ended with exit {status}"
 
 
 def run_logged(command: list[object], log: Path, env: dict[str, str], limit_s: float) -> int:

@@ -355,7 +355,7 @@ static bool grows(const lp_usage_process *process)
            added >= GROWTH_PART * trend->peak && added >= GROWTH_BYTES;
 }
 
-/* The process that grows fastest stands for all that do. */
+/* The process that grows fastest stands for all that do; those of its host share what room there is. */
 static void find_growth(list *to)
 {
     const lp_usage *usage = to->report->usage;
@@ -364,15 +364,16 @@ static void find_growth(list *to)
 
     for (uint32_t i = 0; usage && i < usage->process_count; i++) {
         const lp_usage_process *process = &usage->processes[i];
-        if (!grows(process))
-            continue;
-        together += process->rss.late_slope;
-        if (!fastest || process->rss.late_slope > fastest->rss.late_slope)
+        if (grows(process) && (!fastest || process->rss.late_slope > fastest->rss.late_slope))
             fastest = process;
     }
     if (!fastest)
         return;
     lp_finding found = finding(LP_FINDING_GROWTH);
+    lp_str name = usage->run->workers[fastest->worker].host;
+    for (uint32_t i = 0; i < usage->process_count; i++)
+        if (grows(&usage->processes[i]) && lp__str_equal(usage->run->workers[usage->processes[i].worker].host, name))
+            together += usage->processes[i].rss.late_slope;
     const lp_usage_host *host = host_of(usage, &usage->run->workers[fastest->worker]);
     double room = host && !isnan(host->memory_limit) ? host->memory_limit - host->limit_used_peak
                   : host                             ? host->available_least

@@ -52,11 +52,14 @@ int64_t lp__usage_place_of(lp__usage_reading *reading, const lp_sample_batch *ba
 
 double lp__usage_tick(const lp__usage_reading *reading, int64_t place_ns)
 {
-    int64_t interval_ns = (int64_t)(reading->interval_s * 1e9 + 0.5);
+    double interval_s = reading->interval_s;
     uint64_t begin = reading->all->usage->run->started_ns;
 
-    if (interval_ns <= 0 || reading->rows || fabs(reading->interval_s - reading->all->grid.width_s) > 1e-9)
-        return 0.0; /* bins of many intervals, or rows of anybody's making */
+    if (reading->rows || !(interval_s < 1e9) || fabs(interval_s - reading->all->grid.width_s) > 1e-9)
+        return 0.0; /* rows of anybody's making, or bins of many intervals */
+    int64_t interval_ns = (int64_t)(interval_s * 1e9 + 0.5);
+    if (interval_ns <= 0)
+        return 0.0;
     int64_t past = (int64_t)((uint64_t)reading->shift_ns + (uint64_t)place_ns - begin) % interval_ns;
     return (double)(past < 0 ? past + interval_ns : past) / 1e9 - TICK_MARGIN_S;
 }

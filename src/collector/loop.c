@@ -11,12 +11,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -35,6 +37,7 @@
 #define ROUND_NS (10 * MS)   /* between two rounds: what happens meanwhile is done together */
 #define BURIAL_NS (100 * MS) /* between two writings of dead processes, for the same reason */
 #define PENDING_NS (5 * MS)  /* until a process that is just beginning has begun */
+#define FDS_FREE 14          /* for what is only opened for a moment, by both threads */
 #define LINGER_NS (100 * MS) /* a program that runs one process after the other needs one collector only */
 
 typedef struct collector {
@@ -78,6 +81,17 @@ static uint64_t inode_of(const char *path)
     return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
+/* How many descriptors are kept is bounded by the hard limit, to which the soft one was raised. Segments come first, then what each
+ * process has to be sampled by, then files of /proc that need not be opened anew each time. */
+static void share_descriptors(lp__watch *w)
+{
+    struct rlimit limit;
+    bool few = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < INT_MAX;
+
+    w->fd_most = few && limit.rlim_cur > FDS_FREE ? (int)limit.rlim_cur - FDS_FREE : few ? 0 : INT_MAX;
+    lp__text_keep_below(w->fd_most / 3);
+}
+
 static bool open_watch(collector *c, const lp__collector_task *task)
 {
     lp__watch *w = &c->watch;
@@ -98,6 +112,7 @@ static bool open_watch(collector *c, const lp__collector_task *task)
     w->pid_ns = inode_of("/proc/self/ns/pid");
     w->mnt_ns = inode_of("/proc/self/ns/mnt");
     w->time_ns = inode_of("/proc/self/ns/time");
+    share_descriptors(w);
     lp_election_name(c->lock_name, w->run_dir.dev, w->run_dir.ino);
     return true;
 }

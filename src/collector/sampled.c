@@ -23,7 +23,8 @@ lp__sampled *lp__sampled_new(lp__watch *watch, lp__watched *w, lp__streams *stre
         return NULL;
     s->segment = fcntl(w->fd, F_DUPFD_CLOEXEC, 3);
     s->writer = lp_sample_writer_new(LP_SERIES_PROCESS, 0, w->sample_ns);
-    if (s->segment < 0 || !s->writer || lp__segment_head(s->segment, w->name, &head, &state, NULL) != LP_OK)
+    if (s->segment < 0 || s->segment >= watch->fd_most / 2 || !s->writer ||
+        lp__segment_head(s->segment, w->name, &head, &state, NULL) != LP_OK)
         goto failed;
     head->id.time_ns = watch->time_ns;
     s->process.dir = -1;
@@ -42,6 +43,18 @@ failed:
     lp_worker_free(head);
     lp__sampled_free(s);
     return NULL;
+}
+
+lp__sampled *lp__sampled_again(lp__watch *watch, lp__sampled *s, lp__streams *streams, int root)
+{
+    lp__sampled *fresh = lp__sampled_new(watch, s->watched, streams, root);
+
+    if (!fresh)
+        return NULL;
+    fresh->reaped = s->reaped;
+    s->reaped = (lp_reaped){0};
+    fresh->missed = s->missed;
+    return fresh;
 }
 
 void lp__sampled_flush(lp__sampled *s)

@@ -59,6 +59,10 @@ static void follow_process(lp__watch *watch, lp__watched *w, const lp_identity *
     w->pid = id->pid;
     w->start = id->pid_start;
     w->pidfd = open_process(id->pid, id->pid_start);
+    if (w->pidfd >= watch->fd_most) {
+        close(w->pidfd);
+        w->pidfd = -1;
+    }
     struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = w}};
     if (w->pidfd >= 0 && epoll_ctl(watch->poll, EPOLL_CTL_ADD, w->pidfd, &event) != 0) {
         close(w->pidfd);
@@ -95,6 +99,10 @@ static void add(lp__watch *watch, const char *name)
     ino_t ino;
     int fd = lp__open_segment(watch->folder, name, &dev, &ino);
 
+    if (fd >= watch->fd_most) {
+        close(fd);
+        fd = -1;
+    }
     if (fd < 0) { /* gone again, none of ours, or no descriptor is left: the next scan tries again */
         watch->listed = (struct timespec){0};
         return;

@@ -42,7 +42,8 @@ typedef struct lp__watch {
     char path[1024];
     lp_folder_id run_dir;
     uint64_t pid_ns, mnt_ns, time_ns;
-    int poll; /* epoll; a pidfd's data is its lp__watched */
+    int fd_most; /* descriptors of this number and above are left to the disk and to what is only opened for a moment */
+    int poll;    /* epoll; a pidfd's data is its lp__watched */
     lp__watched *list;
     struct timespec listed; /* when the folder was last changed, as of the last look through it; 0 look anyway */
     unsigned count;         /* that are ours */

@@ -156,12 +156,15 @@ static lp_status make_shared(lp_segment *segment, int dirfd, const char *folder,
     what = "flock";
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
         goto failed;
-    what = "mmap";
     for (size_t i = 0; i < sizeof capacities / sizeof *capacities && base == MAP_FAILED; i++) {
-        if (capacities[i] > limit)
+        what = "extend";
+        if (capacities[i] > limit) {
+            errno = EFBIG;
             continue;
+        }
         if (ftruncate(fd, (off_t)capacities[i]) != 0)
             continue;
+        what = "mmap";
         base = mmap(NULL, capacities[i], PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         capacity = capacities[i];
     }

@@ -43,12 +43,14 @@ static PyObject *call_builtin(PyObject *module, const char *name)
 
 static bool context_is(PyObject *task, const void *context)
 {
-    PyObject *its = PyObject_CallMethod(task, "get_context", NULL);
+    PyObject *method = PyObject_GetAttrString(task, "get_context");
+    PyObject *its = method && PyCFunction_Check(method) ? PyObject_CallNoArgs(method) : NULL;
     bool same = its && its == context;
 
     if (!its)
         PyErr_Clear(); /* a task class of somebody's own */
     Py_XDECREF(its);
+    Py_XDECREF(method);
     return same;
 }
 

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/wiped.h"
@@ -126,13 +127,42 @@ void lpy_names_forget(lpy_session *session)
     session->pin_count = session->pin_mask = 0;
 }
 
+static int raise_again(void *exception)
+{
+    PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)exception), exception);
+    Py_DECREF((PyObject *)exception);
+    return -1;
+}
+
+void lpy_clear_own(void)
+{
+    PyObject *type, *value, *traceback;
+
+    if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear();
+        return;
+    }
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (value && traceback)
+        PyException_SetTraceback(value, traceback);
+    /* Handlers run in the first thread, and so do pending calls. To other threads somebody has sent a class. */
+    if ((pid_t)syscall(SYS_gettid) != getpid())
+        PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), type);
+    else if (value && Py_AddPendingCall(raise_again, value) == 0)
+        value = NULL;
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
 static bool warn(PyObject *message)
 {
     const char *text = message ? PyUnicode_AsUTF8(message) : NULL; /* NULL also of a lone surrogate */
 
     /* A warning that the user's filters turn into an exception must not end the user's phase. */
     if (!text || PyErr_WarnEx(PyExc_RuntimeWarning, text, 1) < 0)
-        PyErr_Clear();
+        lpy_clear_own();
     Py_XDECREF(message);
     return true;
 }

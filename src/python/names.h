@@ -25,6 +25,9 @@ void lpy_warn_fold(lpy_session *session, lp_found how, const char *path);
 void lpy_names_in_child(void);
 /* Lets the pinned names go: nobody records by this session any more. Needs the GIL. */
 void lpy_names_forget(lpy_session *session);
+/* Clears what our own call of Python has raised. What is none of ours, a Ctrl-C or the exit that a signal's handler asks for, is raised
+ * again at the program's next step. */
+void lpy_clear_own(void);
 /* New reference; surrogates passed through. */
 PyObject *lpy_name_object(const char *bytes, size_t size);
 

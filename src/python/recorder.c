@@ -115,7 +115,7 @@ static PyObject *recorder_worker(PyObject *self, PyObject *unused)
     /* Another thread is closing it: its figures are there in a moment. */
     while (!worker && recorder->past && recorder->past->closing && !lp_recorder_forked(recorder->past->core)) {
         Py_BEGIN_ALLOW_THREADS usleep(100);
-        Py_END_ALLOW_THREADS
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return NULL;
     }
     if (!worker && recorder->past && recorder->past->last)
         return lp_py_from_worker(recorder->past->last);

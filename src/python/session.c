@@ -16,6 +16,7 @@
 #include "python/names.h"
 #include "store/arena.h"
 #include "store/describe.h"
+#include "store/folder_id.h"
 #include "store/held.h"
 #include "store/place.h"
 #include "store/segment_read.h"
@@ -274,16 +275,17 @@ static lp_status read_worker(lpy_session *session, lp_worker **worker, lp_error 
 static const char *way_to_run(const lpy_session *session, char room[32], int *fd)
 {
     const lp_identity *id = &session->id;
+    const lp_folder_id ours = {id->run_dir_dev, id->run_dir_ino, id->run_dir_born_ns};
+    lp_folder_id there;
     struct stat st;
     int saved = errno;
     const char *way = session->run_dir;
 
     *fd = -1;
-    bool there = stat(session->run_dir, &st) == 0;
-    if (id->run_dir_ino && session->folder[0] &&
-        !(there && (uint64_t)st.st_dev == id->run_dir_dev && (uint64_t)st.st_ino == id->run_dir_ino)) {
-        bool other = there && (uint64_t)st.st_ino != id->run_dir_ino;
-        *fd = lp_held_open(session->folder, id->run_dir_dev, id->run_dir_ino);
+    lp_folder_look(AT_FDCWD, session->run_dir, &there);
+    if (ours.ino && session->folder[0] && !lp_folder_is(&there, &ours)) {
+        bool other = there.ino && there.ino != ours.ino;
+        *fd = lp_held_open(session->folder, &ours);
         if (*fd >= 0) {
             snprintf(room, 32, "/proc/self/fd/%d", *fd);
             way = room;
@@ -434,7 +436,7 @@ static uint32_t name_of_thread(lpy_session *session, PyObject *thread)
     if (name && PyUnicode_Check(name))
         id = lpy_name_id(session, name, false, &pinned);
     Py_XDECREF(name);
-    PyErr_Clear();
+    lpy_clear_own();
     return id;
 }
 
@@ -483,7 +485,7 @@ void lpy_session_name_threads(lpy_session *session)
                 core->threads[i]->name = core->threads[i]->seg->name = id;
         lp_recorder_unlock(core);
         Py_XDECREF(native);
-        PyErr_Clear();
+        lpy_clear_own();
     }
     Py_XDECREF(copy);
     Py_XDECREF(active);

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/layout.h"
 #include "python/lpy.h"
+#include "python/names.h"
 
 /* Made once: a look for one of them then neither allocates nor hashes. */
 enum { TORCH, CUDA, C, INITIALIZED, BAD_FORK, DEVICE, STATS, DOCUMENTED, ALLOCATED, RESERVED, ALL, CURRENT, KEYS };
@@ -133,8 +134,7 @@ void lpy_torch_read(lpy_torch *torch, lp_recorder *core)
         torch->failures = 0;
     else if (PyErr_Occurred() && torch->failures < LPY_TORCH_FAILURES)
         torch->failures++;
-    if (PyErr_Occurred())
-        PyErr_Clear(); /* of ours: nothing of it is the program's business */
+    lpy_clear_own();
     if (pending)
         PyErr_Restore(type, value, traceback);
 }

@@ -1,6 +1,7 @@
 #include "render/sink.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,11 @@ static lp_status write_fd(lp_sink *sink, const void *data, size_t size)
         ssize_t written = write(sink->fd, at, size);
         if (written < 0 && errno == EINTR)
             continue;
+        if (written < 0 && errno == EAGAIN) { /* somebody has made it non-blocking, and it is full */
+            struct pollfd wait = {.fd = sink->fd, .events = POLLOUT};
+            (void)poll(&wait, 1, -1);
+            continue;
+        }
         if (written < 0 && errno == EPIPE) {
             sink->closed = true;
             return LP_OK;

@@ -76,11 +76,22 @@ void lp__text_label(lp_text *text, const lp_report_role *role, uint32_t phase, u
     lp_line_name(&text->line, parts, 3, columns, LP_CUT_LEFT);
 }
 
+/* Room for marks is kept before every label, for all three only where a phase has them. */
+static unsigned room_of_marks(const lp_report_phase *phase)
+{
+    bool async = phase->async_entries > 0 || phase->flags & LP_PHASE_ASYNC;
+
+    return phase->untrusted && phase->stride > 1 && async ? 3 : 2;
+}
+
 bool lp__text_fits(const lp_text *text, const lp_report_role *role, unsigned columns)
 {
-    for (uint32_t i = 0; i < role->by_self_count; i++)
-        if (lp_inert_columns(&role->phases[role->by_self[i]].path, 1, text->line.utf8) + 2 > columns)
+    for (uint32_t i = 0; i < role->by_self_count; i++) {
+        const lp_report_phase *phase = &role->phases[role->by_self[i]];
+        unsigned whole = lp_inert_columns(&phase->path, 1, text->line.utf8);
+        if (whole > columns || whole + room_of_marks(phase) > columns)
             return false;
+    }
     return true;
 }
 
@@ -535,7 +546,7 @@ static unsigned breakdown_label(const lp_text *text)
                 continue;
             const lp_str *name = role->breakdown.chain ? &role->phases[phase].path : &role->phases[phase].name;
             unsigned columns = lp_inert_columns(name, 1, text->line.utf8);
-            columns = columns < widest ? columns + 2 : widest;
+            columns = columns < widest ? columns + room_of_marks(&role->phases[phase]) : widest;
             label = columns > label ? columns : label;
         }
     }

@@ -355,8 +355,9 @@ static void put_asked(lp_text *text)
 static void put_steps(lp_text *text)
 {
     const lp_report *report = text->report;
+    unsigned limit = limit_of(text, report->step_count);
 
-    for (uint32_t i = 0; i < report->step_count; i++) {
+    for (uint32_t i = 0; i < limit; i++) {
         const lp_clock_step *step = &report->steps[i].step;
         char host[LP_INERT_BYTES(40)], at[32];
         lp_unit by;
@@ -374,6 +375,7 @@ static void put_steps(lp_text *text)
                  "the clock of %s was set %s by %s, to %s: durations are not concerned, times of day before it are",
                  host, step->by_ns < 0 ? "back" : "forward", by, at);
     }
+    put_more(text, report->step_count, limit);
 }
 
 static void put_limits(lp_text *text)
@@ -448,7 +450,9 @@ static void put_method(lp_text *text)
     const lp_report *report = text->report;
     bool utf8 = text->line.utf8;
 
-    for (uint32_t i = 0; i < report->source_count && i < 4; i++) {
+    unsigned limit = limit_of(text, report->source_count);
+
+    for (uint32_t i = 0; i < limit; i++) {
         const lp_report_source *source = &report->sources[i];
         char clock[LP_INERT_BYTES(40)], cpu[LP_INERT_BYTES(40)], split[LP_INERT_BYTES(40)], in[64] = "";
         lp_str unknown = {"unknown", 7};
@@ -460,6 +464,7 @@ static void put_method(lp_text *text)
         sayf(text, "%sCPU time by %s, clock %s, %s%s, quantiles within 1.6 %%", in, cpu, clock,
              split[0] ? "blocked and starved by " : "wait not split in blocked and starved", split);
     }
+    put_more(text, report->source_count, limit);
     put_sampling(text);
     if (!isnan(report->own_cost_ns)) {
         lp_unit cost, share;

@@ -330,7 +330,7 @@ void lp__text_phases(lp_text *text, const lp_report_role *role)
 void lp__text_iterations(lp_text *text, const lp_report_role *role)
 {
     lp_line *line = &text->line;
-    char title[64];
+    char title[512]; /* for 32 columns, each with its two marks */
     lp_unit unit;
 
     if (role->iterations == LP_NO_PHASE)

@@ -510,13 +510,20 @@ static void put_gpu_reasons(lp_text *text, const lp_usage *usage)
     }
 }
 
-/* The first answer stands in the third row of a host. */
-static bool was_looked_for(const lp_usage *usage)
+/* Whether anybody has looked for devices; the first answer stands in the third row of a host. */
+static const char *why_no_device(const lp_usage *usage)
 {
-    for (uint32_t i = 0; i < usage->host_count; i++)
-        if (usage->hosts[i].seconds >= 2.0 * usage->hosts[i].interval_s)
-            return true;
-    return false;
+    const char *why = " not sampled";
+
+    for (uint32_t i = 0; i < usage->host_count; i++) {
+        const lp_usage_host *host = &usage->hosts[i];
+        if (!(host->interval_s > 0.0)) /* it has no rows of its own */
+            continue;
+        if (host->seconds >= 2.0 * host->interval_s)
+            return " none seen: no NVIDIA driver, no AMD device";
+        why = " not sampled: ended before the first answer";
+    }
+    return why;
 }
 
 static void put_gpu(lp_text *text, const lp_usage *usage)
@@ -530,9 +537,7 @@ static void put_gpu(lp_text *text, const lp_usage *usage)
         lp_line_put(line, "GPU");
         lp_line_style(line, LP_PLAIN);
         if (usage->gpu_why == LP_REASON_NEVER || usage->gpu_why == LP_REASON_NONE)
-            lp_line_put(line, was_looked_for(usage)   ? " none seen: no NVIDIA driver, no AMD device"
-                              : usage->host_count > 0 ? " not sampled: ended before the first answer"
-                                                      : " not sampled");
+            lp_line_put(line, why_no_device(usage));
         else
             lp_line_format(line, " none seen: %s", lp_reason_text(usage->gpu_why));
         lp_line_end(line);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -54,6 +55,13 @@ long lp__text_once(int dirfd, const char *path, char text[LP__TEXT_ROOM], lp_rea
     return size;
 }
 
+static int keep_below = INT_MAX;
+
+void lp__text_keep_below(int number)
+{
+    keep_below = number;
+}
+
 long lp__text_read(lp__text_file *file, int dirfd, const char *path, char text[LP__TEXT_ROOM], lp_reason *reason)
 {
     if (file->gave_up) {
@@ -71,11 +79,11 @@ long lp__text_read(lp__text_file *file, int dirfd, const char *path, char text[L
         file->fd = fd + 1;
     }
     long size = read_all(file->fd - 1, text);
-    if (size < 0) {
+    if (size < 0)
         *reason = lp__reason_of(errno);
-        if (*reason == LP_REASON_DENIED) /* asked at each read by some files: another open may fare better */
-            lp__text_close(file);
-    }
+    if (file->fd > keep_below ||
+        (size < 0 && *reason == LP_REASON_DENIED)) /* asked at each read by some files: another open may fare better */
+        lp__text_close(file);
     return size;
 }
 

@@ -18,6 +18,9 @@ typedef struct lp__text_file {
     lp_reason reason;
 } lp__text_file;
 
+/* From now on a file whose descriptor has that number or a greater one is not kept open. Numbers are given out from the lowest on, so
+ * that they tell how many there are. Before the first is read; of the process. */
+void lp__text_keep_below(int number);
 /* Reads the file (up to LP__TEXT_ROOM - 1 bytes; terminated), opening it if it is not open. Size; -1: *reason. Where no
  * descriptor can be kept the file is opened each time. */
 long lp__text_read(lp__text_file *file, int dirfd, const char *path, char text[LP__TEXT_ROOM], lp_reason *reason);

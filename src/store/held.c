@@ -11,13 +11,16 @@
 #include "store/election.h"
 #include "store/files.h"
 
-static bool is_it(const struct stat *st, uint64_t dev, uint64_t ino)
+static bool is_it(int fd, const lp_folder_id *run_dir)
 {
-    return S_ISDIR(st->st_mode) && (uint64_t)st->st_dev == dev && (uint64_t)st->st_ino == ino && st->st_nlink > 0;
+    lp_folder_id id;
+    struct stat st;
+
+    return lp_folder_look(fd, "", &id) && lp_folder_is(&id, run_dir) && fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
 /* Among the descriptors of a process of ours: what /proc shows as a link leads to the directory itself, whatever its name is. */
-static int find_open(int64_t pid, uint64_t dev, uint64_t ino)
+static int find_open(int64_t pid, const lp_folder_id *run_dir)
 {
     char path[40];
     struct stat st;
@@ -27,10 +30,11 @@ static int find_open(int64_t pid, uint64_t dev, uint64_t ino)
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = folder >= 0 ? lp__list(folder) : NULL;
     for (struct dirent *entry; list && found < 0 && (entry = readdir(list));) {
-        if (entry->d_name[0] == '.' || fstatat(folder, entry->d_name, &st, 0) != 0 || !is_it(&st, dev, ino))
+        if (entry->d_name[0] == '.' || fstatat(folder, entry->d_name, &st, 0) != 0 || !S_ISDIR(st.st_mode) ||
+            (uint64_t)st.st_ino != run_dir->ino)
             continue;
         found = openat(folder, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (found >= 0 && (fstat(found, &st) != 0 || !is_it(&st, dev, ino))) { /* it was closed in between */
+        if (found >= 0 && !is_it(found, run_dir)) {
             close(found);
             found = -1;
         }
@@ -42,17 +46,17 @@ static int find_open(int64_t pid, uint64_t dev, uint64_t ino)
     return found;
 }
 
-int lp_held_open(const char *folder, uint64_t dev, uint64_t ino)
+int lp_held_open(const char *folder, const lp_folder_id *run_dir)
 {
     char name[LP_ELECTION_ROOM];
     int saved = errno, found = -1;
     int place = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     if (place >= 0) {
-        lp_election_name(name, dev, ino);
+        lp_election_name(name, run_dir->dev, run_dir->ino);
         int64_t pid = lp_election_collector(place, name);
         if (pid > 0)
-            found = find_open(pid, dev, ino);
+            found = find_open(pid, run_dir);
         close(place);
     }
     errno = saved;

@@ -3,10 +3,10 @@
 #ifndef LP_STORE_HELD_H
 #define LP_STORE_HELD_H
 
-#include <stdint.h>
+#include "store/folder_id.h"
 
-/* Opens the run directory of that device and inode as its collector holds it; `folder` is that of the run's segments. Owned by the
+/* Opens the run directory as its collector holds it; `folder` is that of the run's segments. Owned by the
  * caller. -1: it has no collector, or has been removed. */
-int lp_held_open(const char *folder, uint64_t dev, uint64_t ino);
+int lp_held_open(const char *folder, const lp_folder_id *run_dir);
 
 #endif

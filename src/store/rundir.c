@@ -188,9 +188,29 @@ static void read_folder(lp_rundir *dir, int folder, const char *host)
         closedir(list);
 }
 
+/* What is no folder, a link, or has just gone holds no workers of ours. Any other folder that cannot be opened (permissions, too
+ * many open files) may hold some: it is named, as a file that cannot be read. */
+static int open_folder(lp_rundir *dir, int above, const char *name, const char *host)
+{
+    int folder = lp__open_folder(above, name, false, 0);
+    lp_error error;
+
+    if (folder >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP)
+        return folder;
+    const int why = errno;
+    const char *path = format_path(dir->arena, dir->path, "workers", host, "");
+    if (path) {
+        lp__fail_sys(&error, why, path, "open");
+        add_problem(dir, LP_SOURCE_SNAPSHOT, path, &error);
+    } else {
+        dir->failed = true;
+    }
+    return -1;
+}
+
 static void list_host(lp_rundir *dir, const char *host)
 {
-    int folder = lp__open_folder(dir->workers, host, false, 0);
+    int folder = open_folder(dir, dir->workers, host, host);
     const char *kept = folder >= 0 ? keep(dir, host) : NULL;
     struct stat st;
     /* A file that is replaced while the folder is read may be seen under neither name: where something has just happened,
@@ -523,7 +543,7 @@ lp_status lp_rundir_open(const char *path, lp_rundir_options options, lp_rundir 
         lp_place_settle(path, NULL, SETTLE_MS, NULL); /* what cannot be adopted is still read where it lies */
     if (options.segments)
         lp__each_folder(NULL, list_segments, made);
-    made->workers = lp__open_folder(fd, "workers", false, 0);
+    made->workers = open_folder(made, fd, "workers", "");
     list_snapshots(made);
     settle_sources(made);
     if (options.cache)

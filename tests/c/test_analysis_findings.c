@@ -256,6 +256,41 @@ static void starved_where_it_runs(void)
     end(&s);
 }
 
+/* Of two hosts each has room for its own processes: 8 GB at 2 MB a second are 4096 s, however fast the other one's grow. */
+static void memory_lasts_for_those_of_its_host(void)
+{
+    lp_usage_process processes[3];
+    lp_usage_host hosts[2];
+    lp_finding_words words;
+    scene s;
+    const double mb = 1024.0 * 1024.0;
+
+    start(&s);
+    for (int64_t pid = 1; pid <= 3; pid++)
+        s.workers[s.count++] = one_phase("actor", pid, "step", 100.0, 1.0, 0.0);
+    s.workers[2]->id.host = made_str("node08");
+    derive(&s);
+    for (uint32_t i = 0; i < 3; i++) {
+        double slope = (i == 0 ? 1.5 : i == 1 ? 0.5 : 1.0) * mb;
+        processes[i] = (lp_usage_process){
+            .worker = i,
+            .seconds = 100.0,
+            .rss = {.peak = 300 * mb, .slope = slope, .slope_error = 1.0, .late_slope = slope, .late_error = 1.0}};
+    }
+    hosts[0] = hosts[1] = s.host;
+    hosts[1].host = 1;
+    hosts[0].available_least = hosts[1].available_least = 8192 * mb;
+    s.usage.processes = processes;
+    s.usage.process_count = 3;
+    s.usage.hosts = hosts;
+    s.usage.host_count = 2;
+    CHECK_EQ(lp_report_add_usage(s.report, &s.usage), LP_OK);
+    const lp_finding *found = only(&s, "memory-growth", &words);
+    if (found)
+        CHECK_NEAR(found->value[2], 4096.0, 1e-6);
+    end(&s);
+}
+
 static void slow_worker(void)
 {
     static const struct {
@@ -407,6 +442,7 @@ int main(void)
     RUN(blocked);
     RUN(tasks_beside_each_other_are_not_summed);
     RUN(starved_where_it_runs);
+    RUN(memory_lasts_for_those_of_its_host);
     RUN(slow_worker);
     RUN(gpu_idle);
     RUN(the_hosts_trouble);

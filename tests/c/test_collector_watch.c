@@ -3,6 +3,7 @@
  * The moment is forced: the first question for the lock, which both ask after they have read the head, goes through a function of
  * this file. It lets the process go from "being created" to its death. */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
@@ -89,7 +90,7 @@ static bool begin(void)
 static void the_collector_keeps_it(void)
 {
     struct stat st;
-    lp__watch watch = {.poll = epoll_create1(EPOLL_CLOEXEC)};
+    lp__watch watch = {.poll = epoll_create1(EPOLL_CLOEXEC), .fd_most = INT_MAX};
 
     REQUIRE(begin());
     REQUIRE(stat(run_dir, &st) == 0);

@@ -2,6 +2,11 @@
 #include "check.h"
 #include "make_runs.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "render/json_write.h"
 #include "render/render.h"
 
@@ -166,6 +171,37 @@ static void the_source_of_the_user_is_json_again(void)
     lp_run_free(run);
 }
 
+/* A pipe that somebody has made non-blocking: what it has no room for waits, and is not lost. */
+static void a_full_pipe_is_waited_for(void)
+{
+    enum { SIZE = 300000 }; /* more than a pipe holds */
+    int ends[2], status = -1;
+
+    REQUIRE(pipe(ends) == 0 && fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
+    pid_t reader = fork();
+    REQUIRE(reader >= 0);
+    if (reader == 0) {
+        struct pollfd room = {.fd = ends[1], .events = POLLOUT};
+        char buffer[4096];
+        size_t got = 0;
+        ssize_t n = 0;
+        for (int i = 0; i < 120000 && poll(&room, 1, 0) > 0; i++) /* two minutes: a hang is no pass */
+            usleep(1000);
+        close(ends[1]);
+        while ((n = read(ends[0], buffer, sizeof buffer)) > 0)
+            got += (size_t)n;
+        _exit(got == SIZE ? 0 : 1);
+    }
+    close(ends[0]);
+    lp_sink_open_fd(&sink, ends[1]);
+    for (int i = 0; i < SIZE / 100; i++)
+        lp_sink_repeat(&sink, "0123456789", 10);
+    CHECK_EQ(lp_sink_flush(&sink), LP_OK);
+    close(ends[1]);
+    CHECK(waitpid(reader, &status, 0) == reader);
+    CHECK_EQ(status, 0);
+}
+
 int main(void)
 {
     RUN(the_checker_knows_json);
@@ -174,5 +210,6 @@ int main(void)
     RUN(numbers);
     RUN(null_where_not_measured);
     RUN(the_source_of_the_user_is_json_again);
+    RUN(a_full_pipe_is_waited_for);
     return check_done();
 }

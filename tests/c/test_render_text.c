@@ -266,6 +266,49 @@ static void what_is_too_long_goes_on_below(void)
     lp_run_free(run);
 }
 
+/* Clocks of nine machines: six are named, and how many are not. */
+static void what_is_left_out_is_counted(void)
+{
+    static const char *const clocks[] = {"TSC 2.00 GHz", "TSC 2.01 GHz", "TSC 2.02 GHz", "TSC 2.03 GHz", "TSC 2.04 GHz",
+                                         "TSC 2.05 GHz", "TSC 2.06 GHz", "TSC 2.07 GHz", "TSC 2.08 GHz"};
+    lp_run *run = made_or_die(lp_run_new());
+
+    for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
+        lp_worker *worker = made_worker("main", "node07", 1 + (int64_t)i);
+        made_entries(worker, "step", 10, MS, MS, 1.0, 0.0);
+        worker->clock = made_str(clocks[i]);
+        made_add(run, worker);
+    }
+    made_finish(run);
+    for (unsigned all = 0; all < 2; all++) {
+        char *text = text_of(run, (lp_text_options){.utf8 = true, .all = all});
+        for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
+            CHECK_EQ(strstr(text, clocks[i]) != NULL, all || i < 6);
+        CHECK_EQ(strstr(text, "\n  \xe2\x80\xa6 3 more (--all)\n") != NULL, !all);
+        free(text);
+    }
+    lp_run_free(run);
+}
+
+/* 64 bytes are not 32 columns: letters with two marks each stay whole. */
+static void a_title_is_cut_between_characters(void)
+{
+    lp_run *run = made_or_die(lp_run_new());
+    lp_worker *worker = made_worker("main", "node07", 1);
+    char name[101] = "";
+
+    for (size_t i = 0; i < 20; i++)
+        memcpy(name + 5 * i, "e\xcc\x81\xcc\x82", 6);
+    made_entries(worker, name, 10, MS, MS, 1.0, 0.0);
+    made_add(run, worker);
+    made_finish(run);
+    char *text = text_of(run, (lp_text_options){.utf8 = true});
+    CHECK(strstr(text, "\\xcc") == NULL);
+    check_has(text, "E\xcc\x81\xcc\x82S  (10 entries)\n");
+    free(text);
+    lp_run_free(run);
+}
+
 static void no_bare_other(void)
 {
     lp_run *run = made_chain();
@@ -313,6 +356,8 @@ int main(void)
     RUN(an_end_outside_every_phase_is_no_warning);
     RUN(the_best_dozen_without_all);
     RUN(what_is_too_long_goes_on_below);
+    RUN(what_is_left_out_is_counted);
+    RUN(a_title_is_cut_between_characters);
     RUN(no_bare_other);
     RUN(not_measured_is_no_zero);
     return check_done();

@@ -191,6 +191,42 @@ static void what_is_written_is_read(void)
     lp_rundir_close(dir);
 }
 
+/* A host's folder that this user may not read is named, like a file: its workers are missing from every total. */
+static void a_folder_that_cannot_be_opened_is_named(void)
+{
+    lp_worker *w = build_worker(), *none;
+    char run[100];
+    lp_rundir *dir;
+    lp_error error;
+    size_t count;
+    bool root = geteuid() == 0; /* who may read everything: as somebody else, then */
+    snprintf(run, sizeof run, "%s/closed", folder);
+    CHECK_EQ(lp_snapshot_write(run, w, false, NULL), LP_OK);
+    CHECK_EQ(chmod(folder, 0755) + chmod(run, 0755), 0);
+    CHECK_EQ(mkdir(text("%s/workers/other", run), 0), 0);
+    CHECK_EQ(chmod(text("%s/workers", run), 0755), 0);
+    CHECK_EQ(close(open(text("%s/workers/file", run), O_CREAT | O_WRONLY, 0)), 0);
+    if (root && seteuid(65534) != 0)
+        abort();
+    lp_status opened = lp_rundir_open(run, (lp_rundir_options){0}, &dir, NULL);
+    if (root && seteuid(0) != 0)
+        abort();
+    REQUIRE(opened == LP_OK);
+    const lp_source *source = lp_rundir_sources(dir, &count);
+    unsigned named = 0;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(source[i].path, text("%s/workers/other", run)) == 0) {
+            named++;
+            CHECK(lp_rundir_read(dir, i, &none, &error) != LP_OK);
+            CHECK(strstr(error.text, "other: cannot open: Permission denied") != NULL);
+        }
+    CHECK_EQ(named, 1u);
+    for (size_t i = 0; i < count; i++) /* a file is no folder of a host */
+        CHECK(strstr(source[i].path, "/workers/file") == NULL);
+    lp_worker_free(w);
+    lp_rundir_close(dir);
+}
+
 /* The head of a file is found also where it is longer than the first few KB. */
 static void a_long_command_line_is_listed(void)
 {
@@ -309,6 +345,7 @@ int main(void)
     RUN(failures_leave_nothing_and_say_why);
     RUN(a_rename_that_was_done_is_no_failure);
     RUN(what_is_written_is_read);
+    RUN(a_folder_that_cannot_be_opened_is_named);
     RUN(a_long_command_line_is_listed);
     RUN(writers_at_once_do_not_disturb);
     RUN(half_written_files_of_the_dead_are_removed);

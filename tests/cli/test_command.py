@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import snapfile
-from lptest import environment, lineprofiler
+from lptest import LIMIT_S, environment, lineprofiler
 
 COMMAND = str(Path(sys.executable).with_name("lineprofiler"))
 
@@ -176,6 +179,28 @@ def test_a_closed_pipe_ends_quietly(words: list[str], mcts: Path) -> None:
             [COMMAND, *words], cwd=mcts.parent, env=environment(), stdout=out, stderr=subprocess.PIPE, check=False
         )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_pipe_is_waited_for(mcts: Path, unbuffered: str) -> None:
+    """Also one that somebody has made non-blocking, and where Python's streams have no buffer: nothing is left out."""
+    env = environment(PYTHONUNBUFFERED=unbuffered)
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(write, False)
+    with subprocess.Popen(
+        [COMMAND, "report", str(mcts), "--json"], env=env, stdout=write, stderr=subprocess.PIPE
+    ) as it:
+        until = time.monotonic() + LIMIT_S
+        while select.select([], [write], [], 0)[1] and time.monotonic() < until:
+            time.sleep(0.01)
+        os.close(write)
+        with os.fdopen(read, "rb") as pipe:
+            got = pipe.read()
+        assert it.stderr is not None
+        assert (it.stderr.read(), it.wait(LIMIT_S)) == (b"", 0)
+    assert len(got) > 4096
+    assert got == lineprofiler("report", mcts, "--json").expect().stdout.encode()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")

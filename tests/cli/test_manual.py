@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import snapfile
-from lptest import ROOT, lineprofiler
+from lptest import ROOT, commands, lineprofiler
 
-COMMANDS = ("report", "top", "compare", "dump", "lines", "run", "completion")
+COMMANDS = tuple(commands())
 
 
 def options_of_help(command: str) -> set[str]:

@@ -129,7 +129,7 @@ def test_no_bytes_of_one_process_are_not_those_of_another(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("before_ms", [0, 300, 999])
 def test_what_one_gives_back_while_another_takes_it_is_not_summed(tmp_path: Path, before_ms: int) -> None:
-    """Each second 900 MB go from one process to the other: together they hold 1,000 MB, whenever the run began between two ticks."""
+    """Each second 900 MB go from one process to the other: together they hold 1,000 MB, whenever the run began."""
     for pid in (1, 2):
         about = worker(pid)
         about.started -= before_ms * MS
@@ -253,6 +253,15 @@ def test_a_driver_that_does_not_know_our_numbers(tmp_path: Path, torch: bool) ->
     assert ("GPU BY PHASE" in text) == torch
     if torch:
         assert "step 30% 30% 300.0 MB 98" in joined("\n".join(section(text, "GPU BY PHASE")))
+
+
+def test_nobody_looked_for_devices(tmp_path: Path) -> None:
+    """A host without rows of its own: whether it has devices is not known."""
+    about = worker(1)
+    rows(about, tmp_path, usual(), ["step"]).write(tmp_path)
+    assert "GPU not sampled\n" in text_of(tmp_path)
+    host(about, 0.0, False).write(tmp_path)
+    assert "GPU none seen: no NVIDIA driver, no AMD device" in text_of(tmp_path)
 
 
 def test_nothing_of_ours_on_a_device_is_a_measured_zero(tmp_path: Path) -> None:

@@ -7,18 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
-from lptest import ROOT, lineprofiler
+from lptest import ROOT, commands, lineprofiler
 
 Option = tuple[str, str, str]  # "o" or "", "--output", "PATH" or ""
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 MAN = ROOT / "docs" / "man"
 OF_ALL = {("h", "--help", ""), ("", "--version", "")}
-
-
-def commands() -> dict[str, str]:
-    """Names and summaries, as the usage has them."""
-    text = lineprofiler("--help").expect().stdout
-    return dict(re.findall(r"^ {2}(\w+) {2,}(\S.*)$", text[text.index("commands:") :], re.M))
 
 
 COMMANDS = commands()

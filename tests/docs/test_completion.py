@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lptest import LIMIT_S, environment, lineprofiler
+from lptest import LIMIT_S, commands, environment, lineprofiler
 
-COMMANDS = ["report", "top", "compare", "dump", "lines", "run", "completion"]
+COMMANDS = list(commands())
 
 
 class Terminal:

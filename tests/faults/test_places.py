@@ -305,6 +305,52 @@ def test_run_directory_goes_while_recording(stage: Stage, what: str) -> None:
         assert stage.run.read_text() == "in the way"
 
 
+def test_a_collector_with_few_descriptors(stage: Stage) -> None:
+    """`ulimit -n 128` sets the hard limit, too. Samples of 25 processes would take more, so most have none: what each
+    process needs to be seen comes first, and the disk has what it needs."""
+    program = stage.start(
+        """
+        import os, resource, sys, time
+        from lineprofiler.accounting import Profiler
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+        profiler = Profiler("run", role="r", run_id="it", snapshot_interval_s=0.2, sample_interval_s=0.05)
+        pids, parent = [], os.getpid()
+        for _ in range(24):
+            pids.append(os.fork())
+            if pids[-1] == 0:
+                for _ in range(10):
+                    with profiler.phase("w"):
+                        pass
+                with profiler.phase("open"):
+                    while os.getppid() == parent:
+                        time.sleep(0.05)
+                os._exit(1)
+        print(*pids, flush=True)
+        sys.stdin.readline()
+        for pid in pids:
+            os.kill(pid, 9)
+        os.kill(os.getpid(), 9)
+        """
+    )
+    assert program.stdin is not None
+    assert program.stdout is not None
+    pids = program.stdout.readline().split()
+
+    def written(pid: str) -> bool:
+        return any(f"_{pid}_" in path.name and path.suffix == ".snap" for path in stage.snapshots())
+
+    wait_for(lambda: all(map(written, pids)), "a snapshot of each while it lives")
+    program.stdin.write("\n")
+    program.stdin.flush()
+    assert program.wait(60) == -signal.SIGKILL
+    stage.settle()
+    assert stage.segments() == [], "the collector has written them all"
+    report = stage.report()
+    report.healthy()
+    assert report.calls() == {"w": 240, "open": 0}
+    assert report.states() == ["died"] * 25
+
+
 @pytest.mark.parametrize("instead", ["nothing", "a link", "a folder", "a file"])
 def test_run_directory_is_moved_before_the_close(stage: Stage, instead: str) -> None:
     """The last snapshot goes where the others are, and what stands in the directory's place gets none."""

@@ -233,6 +233,7 @@ def test_the_table_of_line_profiler(tmp_path: Path) -> None:
     for words in (("--diff", "-t", "a.lprof"), ("--format", "csv", "-m")):
         done = lineprofiler("lines", *words, "a.lprof", cwd=tmp_path).expect(2)
         assert "-t, -m and -r are for line_profiler's table" in done.stderr
+    assert "--top must be 0 lines or more" in lineprofiler("lines", "--top", "-1", "a.lprof").expect(2).stderr
 
 
 def test_what_line_profiler_did_not_measure_is_null() -> None:

@@ -125,6 +125,7 @@ def test_programs_that_are_not_there(tmp_path: Path, words: tuple[str, ...]) -> 
         (("-m",), "no program is given"),
         (("--tops", "3", "x.py"), "unrecognized arguments: --tops"),
         (("--top", "many", "x.py"), "--top: invalid int value: 'many'"),
+        (("--top", "-1", "x.py"), "--top must be 0 lines or more"),
         (("-u", "0", "x.py"), "--unit must be more than 0 seconds"),
         (("-s", "none.py", "x.py"), "none.py: no such file"),
         (("-o", ".", "x.py"), ".: is a folder"),
@@ -580,6 +581,24 @@ def test_closed_output_ends_quietly(tmp_path: Path) -> None:
                 env=environment(PYTHONUNBUFFERED=unbuffered),
             )
             assert (command, full.returncode, full.stderr.count("\n")) == (command, 2, 1), full.stderr
+
+
+def test_files_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may have run for hours: its figures are printed even so. What is known before keeps it from running."""
+    project(tmp_path, prog="open('ran', 'w').close()")
+    for option in ("-o", "--html"):
+        full = lineprofiler("run", option, "/dev/full", "prog.py", cwd=tmp_path)
+        assert (full.returncode, full.stderr) == (2, "lineprofiler run: /dev/full: No space left on device\n")
+        assert "Hottest lines" in full.stdout
+        assert "Wrote" not in full.stdout
+        (tmp_path / "ran").unlink()
+    from lineprofiler.lines import run
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run.os, "access", lambda path, mode: (path, mode) != (str(tmp_path), os.W_OK))
+    for words in (["-l"], ["-o", "x.lprof"], ["--html", "x.html"]):
+        assert run.main([*words, "prog.py"]) == 2
+    assert sorted(os.listdir(tmp_path)) == [".git", "prog.py"]
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:

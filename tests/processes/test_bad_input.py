@@ -303,6 +303,7 @@ def test_file_size_limit(stage: Stage, limit: int) -> None:
     if limit >= 100_000:
         assert report.calls() == {"a": 1000}
         assert (report.caveats["private_memory"] != []) == (limit < 4 << 20)
+        assert ("File too large" in report.workers[0]["health"]["last_error"]) == (limit < 4 << 20)
     elif stage.snapshots() == []:
         # Neither shared memory nor a file: nothing can be reported, and nobody may be led to believe otherwise.
         assert report.document["run"]["empty_reason"] == "no_worker_files"
@@ -335,6 +336,8 @@ def test_address_space_limit(stage: Stage, spare: int) -> None:
 @pytest.mark.parametrize("first", ["phase", "count", "phases in two threads"])
 def test_child_without_memory_for_a_segment(stage: Stage, first: str) -> None:
     """It says so once and runs on, though who shows the warning enters a phase, and another thread does meanwhile."""
+    if "TESTS_SANITIZED" in os.environ:
+        pytest.skip("a sanitizer needs more address space in the middle of a run")
     done = stage.python(
         f"""
         import os, resource, threading, time, warnings

@@ -428,7 +428,7 @@ def made_again(path: Path, number: int) -> bool:
 
 
 def test_a_directory_with_the_number_of_a_removed_one(stage: Stage) -> None:
-    """A run's directory is removed while its processes live, and the next run's gets its inode number: they are two runs."""
+    """A run's directory goes while its processes live, and the next run's gets its inode number: they are two runs."""
     first = [stage.start(OPEN.replace("{end}", "pass")) for _ in range(2)]
     for program in first:
         assert program.stdout is not None

@@ -16,6 +16,7 @@ import pytest
 from controlgroups import are_there, control_groups
 from lpstage import Stage
 from nvml import Library
+from phases import real_memory
 
 HEAD = """
     import json, os, sys, time
@@ -245,6 +246,7 @@ def test_one_slow_worker(stage: Stage) -> None:
     assert float(said[2]) == pytest.approx(slowest["wall"] / mean, rel=0.05)
 
 
+@real_memory
 def test_memory_that_grows(stage: Stage) -> None:
     """20 MiB a second, in one phase of two, for 3.5 s; paced by the clock, so that a stop is made up for."""
     done = stage.python(

@@ -186,6 +186,23 @@ def test_generator_throw_and_close(profiler: Profiler) -> None:
         list(profiler.profile(name="raises")(lambda: (1 // 0 for _ in [1]))())
 
 
+def test_what_a_generator_returns_when_it_is_closed(profiler: Profiler) -> None:
+    """From Python 3.13 on close() gives it to whoever closes; the decorated one does what the bare one does."""
+
+    def steps(caught: bool) -> Generator[int, None, str]:
+        try:
+            yield 1
+        except GeneratorExit:
+            if not caught:
+                raise
+        return "the rest"
+
+    for caught in (True, False):
+        bare, decorated = steps(caught), profiler.profile(steps)(caught)
+        assert next(bare) == next(decorated) == 1
+        assert bare.close() == decorated.close()
+
+
 def test_generators_of_one_function_in_turn(profiler: Profiler) -> None:
     @profiler.profile
     def numbers() -> Iterator[int]:

@@ -29,6 +29,15 @@ def ours() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("lineprofiler")]
 
 
+def test_an_interval_longer_than_a_lock_can_wait(tmp_path: Path) -> None:
+    with Profiler(tmp_path, snapshot_interval_s=1e12) as profiler:
+        profiler.on_snapshot(lambda tree: None)
+        thread = next(each for each in threading.enumerate() if each.name == "lineprofiler-on-snapshot")
+        thread.join(0.1)
+        assert thread.is_alive(), "it waits, and has raised nothing"
+    assert ours() == []
+
+
 def test_no_thread_without_a_callback(tmp_path: Path) -> None:
     before = set(os.listdir("/proc/self/task"))
     with Profiler(tmp_path, snapshot_interval_s=0.05) as profiler:

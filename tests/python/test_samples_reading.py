@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 import time
 from dataclasses import asdict
 from itertools import pairwise
@@ -143,6 +144,18 @@ def test_bad_arguments(tmp_path: Path) -> None:
     (tmp_path / "foreign").write_bytes(b"\x89PNG\r\n")
     with pytest.raises(ValueError, match="foreign"):
         read_samples(tmp_path / "foreign")
+
+
+@pytest.mark.parametrize("interval_s", [1e12, float("inf")])
+def test_a_sampler_of_an_interval_longer_than_a_lock_can_wait(tmp_path: Path, interval_s: float) -> None:
+    """It takes the first sample, waits and takes the last one."""
+    sampler = ResourceSampler(tmp_path / "samples.jsonl", interval_s, str)
+    sampler.start()
+    thread = next(each for each in threading.enumerate() if each.name == "lineprofiler-sampler")
+    thread.join(0.1)
+    assert thread.is_alive(), "it has raised nothing"
+    sampler.stop()
+    assert 1 <= len(read_samples(sampler.path)) <= 2
 
 
 def test_the_samples_of_a_run(stage: Stage) -> None:

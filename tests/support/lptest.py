@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import textwrap
@@ -101,6 +102,12 @@ def lineprofiler(*args: object, cwd: Path | None = None, env: dict[str, str] | N
     """The installed `lineprofiler` command, as a user starts it."""
     command = Path(sys.executable).with_name("lineprofiler")
     return run_process([str(command), *map(str, args)], cwd=cwd, env=env)
+
+
+def commands() -> dict[str, str]:
+    """Names and summaries of the subcommands, as the usage has them."""
+    text = lineprofiler("--help").expect().stdout
+    return dict(re.findall(r"^ {2}(\w+) {2,}(\S.*)$", text[text.index("commands:") :], re.M))
 
 
 def report_json(run_dir: Path) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from lineprofiler.accounting import PhaseStats, Profiler
 _T = TypeVar("_T")
 MS = 1_000_000
 
-real_memory = pytest.mark.skipif("TESTS_SANITIZED" in os.environ, reason="a sanitizer keeps freed memory for a while")
+real_memory = pytest.mark.skipif(
+    "TESTS_SANITIZED" in os.environ, reason="a sanitizer has memory of its own, and keeps what is freed for a while"
+)
 
 
 def recording(run_dir: Path, **options: Any) -> Profiler:

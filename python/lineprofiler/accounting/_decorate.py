@@ -146,8 +146,10 @@ def _generator(func: Callable[..., Any], open_phase: Callable[[], _Scope]) -> Ca
                 sent = yield item
             except GeneratorExit:
                 with open_phase():
-                    body.close()
-                raise
+                    last = body.close()  # from 3.13 on what the body returns instead
+                if last is None:
+                    raise
+                return last
             except BaseException as raised:
                 error = raised
 

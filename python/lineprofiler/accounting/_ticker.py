@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 JOIN_S = 1.0
 """How long a fork or a close waits for a callback that is running, s."""
+LONGEST_WAIT_S = 3600.0
+"""Of one wait: an interval may be longer than any lock can wait."""
 
 _tickers: set[Ticker] = set()
 _guarded = False
@@ -66,7 +68,9 @@ class Ticker:
 
     def _run(self, stop: threading.Event) -> None:
         process = os.getpid()
-        while not stop.wait(max(self._next - time.monotonic(), 0.0)):
+        while not stop.wait(min(max(self._next - time.monotonic(), 0.0), LONGEST_WAIT_S)):
+            if time.monotonic() < self._next:
+                continue
             profiler = self._profiler()
             if profiler is None:
                 _tickers.discard(self)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
+import select
 import sys
 from collections.abc import Callable
 from typing import TextIO
@@ -33,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
         code = _lineprofiler.cli_main(
             arguments,
             # A process may have no streams: then what was asked for cannot be written; len drops what would be said.
-            out.write if out is not None else _no_output,
+            _writer(out) if out is not None else _no_output,
             err.write if err is not None else len,
             fd,
             is_tty,
@@ -94,6 +96,34 @@ def _variable(name: str) -> str | None:
 
 def _no_output(_text: str) -> object:
     raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def _writer(stream: TextIO) -> Callable[[str], object]:
+    """What takes all of a text, or raises.
+
+    Without a buffer (PYTHONUNBUFFERED) a stream drops what a short write has left over, and with one it gives up where
+    a pipe that somebody has made non-blocking is full.
+    """
+    buffer = None
+    with contextlib.suppress(ValueError):  # a stream without its buffer; writing says so
+        buffer = getattr(stream, "buffer", None)
+    raw = buffer.raw if isinstance(buffer, io.BufferedWriter) else buffer
+    if not isinstance(raw, io.FileIO):
+        return stream.write
+
+    def write(text: str) -> None:
+        stream.flush()
+        rest = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
+        while rest:
+            written = raw.write(rest)
+            if written is None:
+                ready = select.poll()
+                ready.register(raw, select.POLLOUT)
+                ready.poll()
+            else:
+                rest = rest[written:]
+
+    return write
 
 
 def _terminal(stream: TextIO | None) -> tuple[int, bool]:

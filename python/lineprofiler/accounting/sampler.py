@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lineprofiler import _lineprofiler
 from lineprofiler.accounting._samples import from_rows
+from lineprofiler.accounting._ticker import LONGEST_WAIT_S
 from lineprofiler.accounting.results import Sample
 
 __all__ = ["ResourceSampler", "read_samples"]
@@ -98,7 +99,9 @@ class ResourceSampler:
             if self._ended.is_set():
                 return
             due = max(due + self.interval_s, time.monotonic() - self.interval_s)
-            self._ended.wait(max(due - time.monotonic(), 0.0))
+            while not self._ended.wait(min(max(due - time.monotonic(), 0.0), LONGEST_WAIT_S)):
+                if time.monotonic() >= due:
+                    break
 
 
 def read_samples(path: str | os.PathLike[str]) -> list[Sample]:

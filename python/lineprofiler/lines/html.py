@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from lineprofiler.lines.lprof import write_whole
 from lineprofiler.lines.model import Function, FunctionKey, Profile
 from lineprofiler.lines.screen import inert, uncertain
 from lineprofiler.lines.source import Source, last_line, numbers_between
@@ -26,7 +27,7 @@ def write(path: Any, profile: Profile, title: str, root: Path | None = None) -> 
     """Writes the page; makes its folder. Raises OSError."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render(profile, title, root), encoding="utf-8")
+    write_whole(target, render(profile, title, root).encode())
 
 
 def render(profile: Profile, title: str, root: Path | None = None) -> str:

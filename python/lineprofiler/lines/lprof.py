@@ -203,21 +203,22 @@ def _text(value: Any) -> str:
 
 
 def write(path: str | Path, profile: Profile) -> None:
-    """Writes the file as a whole, by rename, so that a reader never sees half of one; what is no plain file, or leads
-    to a process's own, is written to as it is. Raises OSError."""
-    _write(path, to_bytes(profile))
+    """Writes the file. Raises OSError."""
+    write_whole(path, to_bytes(profile))
 
 
 def write_timings(
     path: str | Path, timings: dict[tuple[str, int, str], list[tuple[int, int, int]]], unit: float
 ) -> None:
     """Writes a file of line_profiler's figures alone. Raises OSError."""
-    _write(path, _pickled({"timings": timings, "unit": unit}))
+    write_whole(path, _pickled({"timings": timings, "unit": unit}))
 
 
-def _write(path: str | Path, data: bytes) -> None:
+def write_whole(path: str | Path, data: bytes) -> None:
+    """Writes a file by rename, so that a reader never sees half of one; what is no plain file, or leads to a process's
+    own, is written to as it is. Raises OSError."""
     target = os.path.abspath(os.fspath(path))
-    if _is_a_stream(target):
+    if is_stream(target):
         with open(target, "wb") as pipe:
             pipe.write(data)
         return
@@ -234,7 +235,7 @@ def _write(path: str | Path, data: bytes) -> None:
         raise
 
 
-def _is_a_stream(target: str) -> bool:
+def is_stream(target: str) -> bool:
     """/dev/stdout, a fifo: nothing to rename over, not even where a shell has put a file behind it."""
     if os.path.exists(target) and not os.path.isfile(target):
         return True

@@ -123,14 +123,17 @@ def main(arguments: list[str]) -> int:
     finally:
         if given.live is None:
             shutil.rmtree(folder, ignore_errors=True)
+    if profile.is_empty and os.waitstatus_to_exitcode(status) != 0:
+        return _ended(status)  # what went wrong was said by Python
+    written = True
     try:
-        _report(given, program, profile, status)
+        written = _write(given, program, profile)
+        _print(given, program, profile)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        sys.stderr.write(f"lineprofiler run: {error.filename or 'output'}: {error.strerror}\n")
-        return 2
-    return _ended(status)
+        written = _failed("output", error)
+    return _ended(status) if written else 2
 
 
 def _found(program: list[str]) -> list[str]:
@@ -173,6 +176,8 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
         raise UsageError("no program is given")
     if given.setup is not None and not os.path.isfile(given.setup):
         raise UsageError(f"{given.setup}: no such file")
+    if given.top < 0:
+        raise UsageError("--top must be 0 lines or more")
     if given.unit is not None and not given.unit > 0:
         raise UsageError("--unit must be more than 0 seconds")
     if given.output_interval is not None and not 0 < given.output_interval < math.inf:
@@ -184,6 +189,13 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
             raise UsageError(f"{path}: no such folder")
         if path is not None and os.path.isdir(path):
             raise UsageError(f"{path}: is a folder")
+        if path is not None and not _can_be_written(os.path.abspath(path)):
+            raise UsageError(f"{path}: cannot be written; -o and --html name another place")
+
+
+def _can_be_written(path: str) -> bool:
+    """Whether a file can be put there, as far as can be told before the program has run."""
+    return lprof.is_stream(path) or os.access(os.path.dirname(os.path.realpath(path)), os.W_OK)
 
 
 def _folder(live: str | None) -> str:
@@ -339,18 +351,32 @@ def _run(program: list[str], environment: dict[str, str], meanwhile: _Meanwhile)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _report(given: argparse.Namespace, program: list[str], profile: Profile, status: int) -> None:
-    output = given.output
-    if profile.is_empty and os.waitstatus_to_exitcode(status) != 0:
-        return  # what went wrong was said by Python
-    if output is not None:
-        lprof.write(output, profile)
-        if not given.quiet:
-            screen.emit(f"Wrote profile results to {output!r}\n")
+def _write(given: argparse.Namespace, program: list[str], profile: Profile) -> bool:
+    """Writes the files that were asked for; False if one could not be, which is said: what is printed comes even so."""
+    written = True
+    if given.output is not None:
+        try:
+            lprof.write(given.output, profile)
+        except OSError as error:
+            written = _failed(given.output, error)
+        if written and not given.quiet:
+            screen.emit(f"Wrote profile results to {given.output!r}\n")
     if given.html is not None:
         from lineprofiler.lines.html import write as write_page
 
-        write_page(given.html, profile, " ".join(program), _root(program))
+        try:
+            write_page(given.html, profile, " ".join(program), _root(program))
+        except OSError as error:
+            written = _failed(given.html, error)
+    return written
+
+
+def _failed(what: str, error: OSError) -> bool:
+    sys.stderr.write(f"lineprofiler run: {what}: {error.strerror}\n")
+    return False
+
+
+def _print(given: argparse.Namespace, program: list[str], profile: Profile) -> None:
     if given.quiet or (given.line_by_line and not given.view and not given.functions):
         return
     if given.view:

@@ -65,6 +65,8 @@ def main(arguments: list[str]) -> int:
             raise UsageError("-t, -m and -r are for line_profiler's table, which is text of no differences")
         if given.diff and given.html is not None:
             raise UsageError("--diff has no page")
+        if given.top < 0:
+            raise UsageError("--top must be 0 lines or more")
         if given.unit is not None and not given.unit > 0:
             raise UsageError("--unit must be more than 0 seconds")
     except UsageError as error:
