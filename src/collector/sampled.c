@@ -45,6 +45,18 @@ failed:
     return NULL;
 }
 
+lp__sampled *lp__sampled_again(lp__watch *watch, lp__sampled *s, lp__streams *streams, int root)
+{
+    lp__sampled *fresh = lp__sampled_new(watch, s->watched, streams, root);
+
+    if (!fresh)
+        return NULL;
+    fresh->reaped = s->reaped;
+    s->reaped = (lp_reaped){0};
+    fresh->missed = s->missed;
+    return fresh;
+}
+
 void lp__sampled_flush(lp__sampled *s)
 {
     lp_sample_writer_flush(s->writer, &s->stream->waiting);

@@ -54,6 +54,8 @@ typedef struct lp__sampled {
 
 /* NULL: no memory, or no descriptor. */
 lp__sampled *lp__sampled_new(lp__watch *watch, lp__watched *w, lp__streams *streams, int root);
+/* In place of one whose file was removed: what it knows of children that have ended goes on. NULL as above, and `s` is as it was. */
+lp__sampled *lp__sampled_again(lp__watch *watch, lp__sampled *s, lp__streams *streams, int root);
 /* The rows that wait for a full batch go to the stream. */
 void lp__sampled_flush(lp__sampled *s);
 /* Everything goes but the stream, whose last bytes may wait for the disk. */

@@ -232,6 +232,31 @@ static void meet(lp__sampler *sampler, lp__watched *w)
     s->due_ns = 0; /* now */
 }
 
+/* Somebody has removed sample files: the rows to come are in new ones, from the first on. */
+static void begin_anew(lp__sampler *sampler)
+{
+    for (lp__sampled **link = &sampler->list; *link; link = &(*link)->next) {
+        lp__sampled *s = *link, *fresh;
+        if (!s->stream->lost || !(fresh = lp__sampled_again(sampler->watch, s, &sampler->streams, sampler->root)))
+            continue;
+        fresh->next = s->next;
+        *link = fresh;
+        s->watched->sampled = fresh;
+        if (sampler->pss_job.who == s)
+            sampler->pss_job.who = NULL;
+        lp__sampled_free(s);
+    }
+    if (sampler->host.stream && sampler->host.stream->lost) {
+        lp_sample_writer_free(sampler->host.writer);
+        lp__stream_end(sampler->host.stream);
+        lp_host_close(&sampler->host.files);
+        lp_cgroup_close(&sampler->host.cgroup);
+        sampler->host.stream = NULL;
+        sampler->host.open = false;
+        sampler->host.due_ns = sampler->host.last_ns = 0;
+    }
+}
+
 uint64_t lp__sampler_due(const lp__sampler *sampler)
 {
     uint64_t due = UINT64_MAX;
@@ -259,6 +284,7 @@ void lp__sampler_run(lp__sampler *sampler, uint64_t now, bool flush)
             w->sample_ns = 0;
         }
     }
+    begin_anew(sampler);
     if (sampler->list)
         take_pss(sampler, now);
     for (lp__sampled *s = sampler->list; s; s = s->next) {

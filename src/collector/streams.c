@@ -61,7 +61,7 @@ static void remove_stream(lp__streams *streams, lp__stream *stream)
 
 static bool has_work(const lp__stream *stream)
 {
-    return stream->waiting.size > 0 || stream->sending.size > 0;
+    return !stream->lost && (stream->waiting.size > 0 || stream->sending.size > 0);
 }
 
 void lp__streams_give(lp__streams *streams, lp__batch *batch, uint64_t now)
@@ -100,6 +100,7 @@ void lp__streams_take(lp__streams *streams, const lp__batch *batch, uint64_t now
         lp__stream *s = a->who;
         s->busy = false;
         s->fd = a->fd;
+        s->lost = a->lost;
         if (a->ok) {
             s->sending.size = 0;
             s->failures = 0;

@@ -17,6 +17,7 @@ typedef struct lp__stream {
     lp_buffer waiting; /* put here by the sampler */
     lp_buffer sending; /* the disk's while busy */
     bool busy, ending; /* ending: nothing follows; the stream goes when its bytes are safe */
+    bool lost;         /* its file was removed: what is put here goes nowhere, and another one must be begun */
     unsigned failures; /* in a row */
     uint64_t retry_ns;
 } lp__stream;

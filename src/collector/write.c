@@ -257,8 +257,21 @@ static void write_dead(lp__writer *writer, lp__batch *batch)
 
 /* ---- samples */
 
+static bool is_removed(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
 static void append(lp__writer *writer, lp__append *a)
 {
+    a->lost = a->fd >= 0 && is_removed(a->fd);
+    if (a->lost) {
+        close(a->fd);
+        a->fd = -1;
+        a->ok = true;
+        return;
+    }
     if (a->fd < 0) {
         run_directory(writer);
         a->fd = lp_samples_create(writer->run, a->id, a->series, a->start);

@@ -51,6 +51,7 @@ typedef struct lp__append { /* to a sample file */
     const lp_buffer *bytes;
     bool close; /* nothing will follow */
     bool ok;    /* outcome */
+    bool lost;  /* out: somebody has removed the file. The bytes are of no use without what was in it. */
 } lp__append;
 
 typedef struct lp__batch {

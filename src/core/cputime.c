@@ -284,7 +284,7 @@ void lp_detector_start(lp_detector *detector, lp_cpu_kind kind)
         struct rseq_area *area = rseq_here();
         /* Another pointer there belongs to another library's critical section (tcmalloc): leave it alone. */
         if (area && (area->rseq_cs == 0 || area->rseq_cs == (uintptr_t)&section)) {
-            detector->word = &area->rseq_cs;
+            detector->word = detector->shared = &area->rseq_cs;
             detector->expected = (uintptr_t)&section;
         }
     }
@@ -314,14 +314,15 @@ void lp_detector_stop(lp_detector *detector, bool thread)
     int saved = errno;
 
 #if LP_HAS_RSEQ
-    if (thread && detector->expected == (uintptr_t)&section && *detector->word == (uintptr_t)&section)
-        *detector->word = 0;
+    if (thread && detector->shared && *detector->shared == (uintptr_t)&section)
+        *detector->shared = 0;
 #else
     (void)thread;
 #endif
     if (detector->page)
         munmap(detector->page, (size_t)sysconf(_SC_PAGESIZE));
     detector->page = NULL;
+    detector->shared = NULL;
     if (detector->schedstat >= 0 && detector->dev) {
         unkeep(detector->schedstat, detector->ino);
         lp__fd_close(detector->schedstat, detector->dev, detector->ino);
@@ -332,20 +333,23 @@ void lp_detector_stop(lp_detector *detector, bool thread)
     errno = saved;
 }
 
-void lp_detector_arm(lp_detector *detector)
+bool lp_detector_arm(lp_detector *detector)
 {
     if (detector->page) {
         detector->expected = *detector->word;
-        return;
+        return false;
     }
 #if LP_HAS_RSEQ
-    if (detector->expected == (uintptr_t)&section) {
-        uint64_t there = *detector->word;
-        if (there == 0)
-            *detector->word = (uintptr_t)&section;
-        /* Anything else is another library's: the compare goes on saying "unknown". */
+    if (detector->shared) {
+        detector->word = detector->shared;
+        if (*detector->shared == 0) {
+            *detector->shared = (uintptr_t)&section;
+            return true;
+        }
+        /* Anything else than ours is another library's: the compare goes on saying "unknown". */
     }
 #endif
+    return false;
 }
 
 void lp_detector_upset(lp_detector *detector)
@@ -353,9 +357,15 @@ void lp_detector_upset(lp_detector *detector)
     if (detector->page)
         detector->expected = *detector->word - 1;
 #if LP_HAS_RSEQ
-    else if (detector->expected == (uintptr_t)&section && *detector->word == (uintptr_t)&section)
-        *detector->word = 0;
+    else if (detector->shared && *detector->shared == (uintptr_t)&section)
+        *detector->shared = 0;
 #endif
+}
+
+void lp_detector_told(lp_detector *detector)
+{
+    if (detector->shared)
+        detector->word = &detector->never;
 }
 
 /* ---- the choice --------------------------------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@ typedef struct lp_detector { /* of one thread */
     uint64_t base_ticks, base_cpu, base_delay; /* when both clocks were known */
     uint64_t never;                            /* what `word` points to on the system call rung */
     void *page;                                /* perf: the mapped page */
+    volatile uint64_t *shared;                 /* rseq: the thread's one word, which all its recorders look at */
     uint64_t dev, ino;                         /* of schedstat, to know it again before closing */
     int schedstat;                             /* fd, -1 none */
     uint32_t sure;                             /* how many were lost when it was last known to be this thread's */
@@ -35,10 +36,13 @@ lp_cpu_kind lp_cpu_choose(int forced);
 void lp_detector_start(lp_detector *detector, lp_cpu_kind kind);
 /* Ends it: from the thread itself (thread = true) or from elsewhere. */
 void lp_detector_stop(lp_detector *detector, bool thread);
-/* Watches on from now: after this, *word == expected until the next switch. */
-void lp_detector_arm(lp_detector *detector);
+/* Watches on from now: after this, *word == expected until the next switch. true: the sign of one was taken away, which the thread's
+ * other detectors, if it has any, are to be told of (lp_detector_told). */
+bool lp_detector_arm(lp_detector *detector);
 /* As if there had been a switch: the next compare says so. */
 void lp_detector_upset(lp_detector *detector);
+/* The same for this detector only: another one of the thread has seen a switch first. */
+void lp_detector_told(lp_detector *detector);
 
 /* CLOCK_THREAD_CPUTIME_ID of the calling thread, ns. */
 uint64_t lp_cpu_now(void);

@@ -1,9 +1,21 @@
 #include "core/record.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "core/names.h"
 #include "core/thread.h"
+
+void lp_recorder_lock(lp_recorder *recorder)
+{
+    while (atomic_flag_test_and_set_explicit(&recorder->lock, memory_order_acquire))
+        sched_yield();
+}
+
+void lp_recorder_unlock(lp_recorder *recorder)
+{
+    atomic_flag_clear_explicit(&recorder->lock, memory_order_release);
+}
 
 void lp__note(lp_recorder *recorder, uint64_t *which)
 {

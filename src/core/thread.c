@@ -26,17 +26,6 @@ static pthread_key_t at_thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int have_key;
 
-void lp_recorder_lock(lp_recorder *recorder)
-{
-    while (atomic_flag_test_and_set_explicit(&recorder->lock, memory_order_acquire))
-        sched_yield();
-}
-
-void lp_recorder_unlock(lp_recorder *recorder)
-{
-    atomic_flag_clear_explicit(&recorder->lock, memory_order_release);
-}
-
 static void thread_free(lp_thread *th)
 {
     free(th->stacks);
@@ -290,6 +279,14 @@ failed:
     return NULL;
 }
 
+/* A program may have two profilers: they look at one word of the thread, and the first to see a switch takes its sign away. */
+static void tell_others(const lp_thread *th)
+{
+    for (lp_thread *other = lp__current; other; other = other->next)
+        if (other != th)
+            lp_detector_told(&other->detector);
+}
+
 static lp_thread *attach(lp_recorder *recorder, lp_thread *spare)
 {
     uint32_t name = recorder->thread_names && recorder->hooks.thread_name
@@ -325,6 +322,7 @@ static lp_thread *attach(lp_recorder *recorder, lp_thread *spare)
     th->attached = true;
     th->mult = __atomic_load_n(&recorder->mult, __ATOMIC_RELAXED);
     lp_detector_start(&th->detector, recorder->measure_cpu ? recorder->cpu : LP_CPU_NONE);
+    tell_others(th);
     if (!recorder->measure_cpu) {
         th->detector.never = th->detector.expected;
         th->detector.base_ticks = lp_ticks();
@@ -374,12 +372,13 @@ void lp__look_at_cpu(lp_thread *th, uint64_t now)
         detector->base_ticks = now;
         return;
     }
-    bool fast = detector->word != &detector->never, switched = false, wanted, split;
+    bool fast = detector->page || detector->shared, switched = false, wanted, split;
     uint64_t base = detector->base_ticks, at = (int64_t)(now - base) > 0 ? now : base;
     uint64_t cpu, cpu_at = 0, delay = 0, middle;
     for (int tries = 1;; tries++) {
         switched = switched || *detector->word != detector->expected;
-        lp_detector_arm(detector); /* first: a switch from here on is seen */
+        if (lp_detector_arm(detector)) /* first: a switch from here on is seen */
+            tell_others(th);
         uint64_t before = lp_ticks();
         cpu = lp_cpu_now();
         uint64_t after = lp_ticks();

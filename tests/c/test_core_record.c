@@ -378,6 +378,34 @@ static void what_is_lost_after_the_end_is_not_of_the_phase(lp_cpu_kind kind)
     lp_segment_close(&recorder->segment, false);
 }
 
+/* Two recorders in one thread share the kernel's sign of a switch: both must hear of each. */
+static void two_recorders_of_a_thread_see_each_switch(void)
+{
+    lp_recorder *outer = recording_start(NULL), *inner = recording_start(NULL);
+    REQUIRE(outer && inner);
+
+    for (int i = 0; i < 50; i++) {
+        struct timespec nap = {0, 2000000};
+        lp_entry *a = enter(outer, context(1), "outer"), *b = enter(inner, context(1), "inner");
+        nanosleep(&nap, NULL);
+        leave(inner, context(1), b);
+        leave(outer, context(1), a);
+    }
+    lp_worker *of_outer = recording_read(outer), *of_inner = recording_read(inner);
+    const lp_phase *a = phase_at(of_outer, "outer"), *b = phase_at(of_inner, "inner");
+    REQUIRE(a && b);
+    CHECK_EQ(a->cpu_wall_ns, a->wall_ns);
+    /* 50 naps of 2 ms each are off the CPU for both, however busy the machine is. */
+    CHECK(b->wall_ns - b->cpu_ns >= 99000000u);
+    CHECK(a->wall_ns - a->cpu_ns >= 99000000u);
+    lp_worker_free(of_outer);
+    lp_worker_free(of_inner);
+    lp_recorder_end(inner);
+    lp_recorder_end(outer);
+    lp_segment_close(&inner->segment, false);
+    lp_segment_close(&outer->segment, false);
+}
+
 static void lost_after_the_end(void)
 {
     /* One that this machine lacks (perf in containers) measures by system calls. */
@@ -551,6 +579,7 @@ int main(void)
     RUN(the_next_thread_leaves_what_was_left_open);
     RUN(no_thread_reads_the_delay_of_another);
     RUN(lost_after_the_end);
+    RUN(two_recorders_of_a_thread_see_each_switch);
     RUN(nests_and_subtracts);
     RUN(tasks_are_siblings);
     RUN(leaving_out_of_order);

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -723,3 +724,48 @@ def test_a_clock_that_is_set_in_mid_run(stage: Stage, clocks: Path) -> None:
     assert process["seconds"] <= lasted + 30
     assert 0 < report.document["machine"]["used"]["cpu_cores_mean"] <= 1.1
     assert report.document["resources"]["memory"]["peak_rss"] <= 1.05 * process["peak_rss"]
+
+
+@pytest.mark.parametrize("removed", ["run", "run/workers"])
+def test_files_that_somebody_removes(stage: Stage, removed: str) -> None:
+    """What is seen afterwards is in new files, with its phases."""
+    program = stage.start(
+        HEAD
+        + """
+    with phase("outer"), phase("inner"):
+        print("ready", flush=True)
+        sys.stdin.readline()
+    profiler.close()
+    """
+    )
+    assert program.stdin is not None
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+
+    def files(least: int = 1) -> list[Path]:
+        found = stage.run.glob("workers/*/*.samples")
+        return [path for path in found if path.exists() and path.stat().st_size >= least]
+
+    def have_started() -> bool:
+        return len(files()) == 2
+
+    wait_for(have_started, "files of the process and of the host")
+    first = max(path.stat().st_size for path in files())
+    (collector,) = stage.collectors()
+    os.kill(collector, signal.SIGSTOP)  # or it makes a file where one is just removed
+    shutil.rmtree(stage.folder / removed)
+    stage.run.mkdir(exist_ok=True)
+    os.kill(collector, signal.SIGCONT)
+    wait_for(lambda: len(files(first)) == 2, "new files, as long as the first")
+    program.stdin.write("\n")
+    program.stdin.flush()
+    assert program.wait(60) == 0
+    stage.settle()
+    for path in files():
+        assert path.name.endswith(".1.samples")
+        read(stage, path)
+    (worker,) = merge_run(stage.run).workers
+    assert worker.samples
+    report = stage.report()
+    report.healthy()
+    assert report.calls() == {"outer": 1, "outer/inner": 1}
