@@ -39,11 +39,12 @@ typedef struct lpy_turn {
     _Atomic unsigned long thread; /* whose it is; 0 nobody's */
     _Atomic pid_t process;        /* in another one it is not there: a fork left its thread behind */
 } lpy_turn;
-void lpy_turn_take(lpy_turn *turn);
+/* Both wait, for seconds at most; false: another thread has it still. The calling thread's own counts as nobody's: a signal's handler
+ * runs in it. */
+bool lpy_turn_take(lpy_turn *turn);
+bool lpy_turn_wait(const lpy_turn *turn);
 void lpy_turn_give(lpy_turn *turn);
 bool lpy_turn_is_mine(const lpy_turn *turn);
-/* Until it is nobody's; not for one that the calling thread has itself, as where a signal's handler runs in it. */
-void lpy_turn_wait(lpy_turn *turn);
 
 struct LineEngine {
     PyObject_HEAD lp_lines *core;

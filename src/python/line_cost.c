@@ -237,10 +237,9 @@ int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost)
 {
     costs *c = of(backend);
 
-    lpy_turn_wait(&c->turn);
-    if (!c->measured && !lpy_turn_is_mine(&c->turn)) {
-        lpy_turn_take(&c->turn);
-        measure(backend, c);
+    if (!c->measured && !lpy_turn_is_mine(&c->turn) && lpy_turn_take(&c->turn)) {
+        if (!c->measured)
+            measure(backend, c);
         lpy_turn_give(&c->turn);
     }
     if (!cost)

@@ -35,6 +35,8 @@ void lpy_line_note(LineEngine *engine, const char *format, ...)
 
 /* ---- turns ----------------------------------------------------------------------------------------------------------- */
 
+#define LONGEST_WAIT 10000 /* pauses of half a millisecond: a calibration takes some tens of them */
+
 static bool is_anothers(const lpy_turn *turn, unsigned long thread)
 {
     return thread && thread != PyThread_get_thread_ident() && turn->process == getpid();
@@ -45,28 +47,32 @@ bool lpy_turn_is_mine(const lpy_turn *turn)
     return turn->thread == PyThread_get_thread_ident() && turn->process == getpid();
 }
 
-void lpy_turn_wait(lpy_turn *turn)
+/* Not for ever: the other one may run a finaliser that waits for what the calling thread holds. */
+bool lpy_turn_wait(const lpy_turn *turn)
 {
     const struct timespec pause = {.tv_nsec = 500000};
     int saved = errno;
 
-    while (is_anothers(turn, turn->thread)) {
+    for (int i = 0; i < LONGEST_WAIT && is_anothers(turn, turn->thread); i++) {
         Py_BEGIN_ALLOW_THREADS nanosleep(&pause, NULL);
         Py_END_ALLOW_THREADS
     }
     errno = saved;
+    return !is_anothers(turn, turn->thread);
 }
 
-void lpy_turn_take(lpy_turn *turn)
+bool lpy_turn_take(lpy_turn *turn)
 {
-    unsigned long before = turn->thread;
+    unsigned long before;
 
-    while (is_anothers(turn, before) ||
-           !atomic_compare_exchange_strong(&turn->thread, &before, PyThread_get_thread_ident())) {
-        lpy_turn_wait(turn);
-        before = turn->thread;
-    }
+    do {
+        if (!lpy_turn_wait(turn))
+            return false;
+        before = turn->thread; /* 0, or of a thread that a fork left behind */
+    } while (is_anothers(turn, before) ||
+             !atomic_compare_exchange_strong(&turn->thread, &before, PyThread_get_thread_ident()));
     turn->process = getpid();
+    return true;
 }
 
 void lpy_turn_give(lpy_turn *turn)
@@ -378,9 +384,10 @@ static PyObject *engine_start(PyObject *self, PyObject *unused)
     (void)unused;
     LPY_BEGIN_CRITICAL(self);
     if (engine->count++ == 0) {
-        lpy_turn_take(&engine->starting);
+        bool mine = lpy_turn_take(&engine->starting);
         rc = begin(engine);
-        lpy_turn_give(&engine->starting);
+        if (mine)
+            lpy_turn_give(&engine->starting);
         if (rc != 0)
             engine->count--;
     } else {

@@ -339,3 +339,80 @@ def test_enabled_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with monkeypatch.context() as environment:
         environment.setenv("LINEPROFILER_ENABLED", value)
         assert get_config(tmp_path).enabled is on
+
+
+RELOADED = """
+import importlib, os, sys
+from lineprofiler import LineProfiler
+from shown import show
+sys.path.insert(0, os.getcwd())
+def edit(text):
+    with open("mod.py.part", "w") as file:
+        file.write(text)
+    os.replace("mod.py.part", "mod.py")
+    importlib.invalidate_caches()
+    __import__("shutil").rmtree("__pycache__", ignore_errors=True)
+first = "def same():\\n    return 1\\ndef other():\\n    return 'first'\\n"
+second = "def same():\\n    return 1\\n\\ndef other():\\n    x = 'second'\\n    return x\\n"
+"""
+
+
+def test_a_module_that_is_edited_and_loaded_again(tmp_path: Path) -> None:
+    found = play(
+        tmp_path,
+        RELOADED
+        + """
+edit(first)
+with LineProfiler() as profiler:
+    import mod
+    old = mod.other
+    mod.same(), mod.other()
+    edit(second)
+    importlib.reload(mod)
+    mod.same(), mod.other(), mod.other(), old()
+    edit("import math\\n" + second)
+    importlib.reload(mod)
+    mod.other()
+both = {}
+for key, f in profiler.get_stats("line").items():
+    place = os.path.basename(key.filename) + ":" + key.function_name
+    both[place] = [key.first_line, {n: [s.hits, f.source_lines[n]] for n, s in f.line_stats.items()}]
+import json
+from lineprofiler.lines.html import render
+both["page"] = render(profiler.profile(), "page").count('"name":"same"')
+print(json.dumps(both))
+""",
+    )
+    assert found["mod.py:same"] == [1, {"2": [2, "    return 1"]}]
+    assert found["mod.py:other"] == [3, {"4": [2, "    return 'first'"]}]
+    assert found["mod.py#2:other"] == [4, {"5": [2, "    x = 'second'"], "6": [2, "    return x"]}]
+    assert found["mod.py#3:other"] == [5, {"6": [1, "    x = 'second'"], "7": [1, "    return x"]}]
+    assert found["mod.py#3:<module>"][1]["1"] == [1, "import math"]
+    assert "mod.py#2:same" not in found
+    assert found["page"] == 1
+
+
+def test_a_decorated_function_that_is_loaded_again(tmp_path: Path) -> None:
+    found = play(
+        tmp_path,
+        RELOADED.replace("def other", "@profile\\ndef other")
+        + """
+import builtins
+profiler = builtins.profile = LineProfiler()
+profiler(show)
+edit(first)
+import mod
+mod.other()
+edit(second)
+importlib.reload(mod)
+mod.other()
+profiler.disable()
+import json
+print(json.dumps({
+    os.path.basename(key.filename): {n: [s.hits, f.source_lines[n]] for n, s in f.line_stats.items()}
+    for key, f in profiler.get_stats("line").items() if key.function_name == "other"
+}))
+""",
+    )
+    assert found["mod.py"] == {"5": [1, "    return 'first'"]}
+    assert found["mod.py#2"] == {"6": [1, "    x = 'second'"], "7": [1, "    return x"]}

@@ -296,8 +296,11 @@ def test_recursion_counts_each_moment_once() -> None:
     assert near(function[3], elapsed)
     times = ns(engine, space["r"])
     assert times[3] <= elapsed
-    assert near(times[4], elapsed)  # the sleeps follow each other
-    assert sum(own_ns(engine, space["r"]).values()) <= elapsed
+    own = own_ns(engine, space["r"])
+    # The sleeps follow each other; what the machine takes away between them is on the line of the calls.
+    assert near(times[4] + own[3], elapsed)
+    assert 50_000_000 <= times[4] <= elapsed
+    assert sum(own.values()) <= elapsed
 
 
 # --- threads ---

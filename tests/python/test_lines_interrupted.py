@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
 
 from linehits import hits
 from lineprograms import program
@@ -204,7 +203,36 @@ print(found)
     assert done.stdout.strip() == str([([], True)] * 3)
 
 
-def test_a_name_of_a_thread_is_cut_between_characters(tmp_path: Path) -> None:
+def test_a_child_that_is_forked_while_another_thread_calibrates() -> None:
+    """Its copy of that thread is gone: it calibrates itself, at once."""
+    done = run_python("""
+import os, signal, threading, warnings
+from lineprofiler._lineprofiler import LineEngine
+warnings.simplefilter("ignore")  # newer Pythons warn of forks beside threads
+def start(who):
+    engine = LineEngine()
+    engine.start()
+    print(who, engine.trouble, engine.own_cost.get("line", 0) > 0, flush=True)
+def fork():
+    pid = os.fork()
+    if pid == 0:
+        start("child")
+        os._exit(0)
+    os.waitpid(pid, 0)
+def handler(number, frame):
+    if frame is not None and frame.f_code.co_filename == "<lineprofiler own cost>":
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+start("parent")
+""").expect()
+    assert done.stdout.splitlines() == ["child [] True", "parent [] True"]
+
+
+def test_a_name_of_a_thread_is_cut_between_characters() -> None:
     space = program("""
         def f():
             return 1

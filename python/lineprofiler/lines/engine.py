@@ -73,7 +73,7 @@ class Known:
         path = self.keys[index].filename
         found = self._sources.get(path)
         if found is None:
-            found = self._sources[path] = self._book.get(self.codes[index].co_filename)
+            found = self._sources[path] = self._book.source_of(self.codes[index])
         return found
 
 
@@ -115,7 +115,7 @@ def _keys(codes: list[CodeType], names: dict[int, str], book: SourceBook) -> lis
     known: dict[FunctionKey, dict[CodeType, int]] = {}
     keys = []
     for code in codes:
-        key = FunctionKey(book.path_of(code.co_filename), name_of(code, names, book), code.co_firstlineno)
+        key = FunctionKey(book.path_of_code(code), name_of(code, names, book), code.co_firstlineno)
         others = known.setdefault(key, {})
         place = others.get(code)
         if place is None:

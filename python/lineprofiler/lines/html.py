@@ -66,7 +66,8 @@ def _never_called(profile: Profile) -> list[Function]:
     """Functions that stand in the files that were profiled, and were not called."""
     known = {(f.key.filename, f.key.first_line) for f in profile.visited()}
     found = []
-    for path in sorted({f.key.filename for f in profile.visited()}):
+    paths = {f.key.filename for f in profile.visited()}
+    for path in sorted(path for path in paths if path.rpartition("#")[0] not in paths):  # what did not change is there
         source = profile.source(path)
         for first, (name, last) in sorted(source.definitions.items()):
             if (path, first) not in known and _is_function(source, first, last):

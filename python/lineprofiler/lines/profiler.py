@@ -337,7 +337,11 @@ class LineProfiler:
 
     def _mark(self, code: CodeType, name: str, module: dict[str, Any], nested: bool) -> None:
         self._names[id(code)] = name
+        around = _module_around(code.co_filename)
+        if around is not None:
+            self.book.executed(around)
         self.book.capture(code.co_filename, module)
+        self.book.seen(code)
         self._made().mark(code)
         if nested:
             for inner in engines.codes_within(code):
@@ -499,6 +503,14 @@ class LineProfiler:
         regions = self._regions()
         whole = self.profile().self_ns
         tables.print_regions(regions, whole, root=self._root, top_n=top_n, min_time_us=min_time_us, stream=stream)
+
+
+def _module_around(filename: str) -> CodeType | None:
+    """The module of this file that is just executed, as where it decorates a function."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not (frame.f_code.co_name == "<module>" and frame.f_code.co_filename == filename):
+        frame = frame.f_back
+    return frame.f_code if frame is not None else None
 
 
 def _caller() -> FrameType | None:

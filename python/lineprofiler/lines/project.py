@@ -51,7 +51,7 @@ def qualified_name(code: CodeType, book: SourceBook) -> str:
     name = getattr(code, "co_qualname", None)
     if name is not None:
         return str(name)
-    found = book.get(code.co_filename).definitions.get(code.co_firstlineno)
+    found = book.source_of(code).definitions.get(code.co_firstlineno)
     return found[0] if found is not None and found[0].split(".")[-1] == code.co_name else code.co_name
 
 
@@ -72,13 +72,19 @@ class Project:
 
     def __call__(self, code: CodeType) -> bool:
         filename = code.co_filename
+        if code.co_name == "<module>":
+            self._book.executed(code)
         try:
             wanted = self._files[filename]
         except KeyError:
             wanted = self._files[filename] = self._file(filename)
         if wanted is None:
             wanted = self._without_file(code) and self._has_room()
-        return wanted and (not self._config.functions or self._config.allows_function(qualified_name(code, self._book)))
+        if wanted and self._config.functions:
+            wanted = self._config.allows_function(qualified_name(code, self._book))
+        if wanted:
+            self._book.seen(code)
+        return wanted
 
     def _file(self, filename: str) -> bool | None:
         """Whether functions of this file are profiled; None if there is no such file."""
@@ -191,9 +197,12 @@ class Targets:
 
     def __call__(self, code: CodeType) -> bool:
         filename = code.co_filename
+        if code.co_name == "<module>":
+            self._book.executed(code)
         wanted = self._by_path(filename) or self._by_name(code, module_of(filename) or {})
         if wanted:
             self._book.capture(filename, module_of(filename))
+            self._book.seen(code)
         return wanted
 
     def _by_path(self, filename: str) -> bool:

@@ -18,10 +18,13 @@ import tokenize
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import CodeType
 from typing import Any
 
 CHANGED = "source changed since the run"
 VERSIONS = "figures of different versions of this file are added up by line number"
+MOST_VERSIONS = 100
+"""Texts of one file that are kept apart; what comes later is shown with the first one."""
 LIMIT = 20_000_000
 """Bytes of a source file; a larger one is not taken."""
 
@@ -53,6 +56,17 @@ class _Taken:
     path: str
     data: bytes | None
     text: str | None
+    signature: tuple[int, ...] | None = None
+    """Of the file when it was last looked at."""
+
+
+@dataclass(frozen=True)
+class _Version:
+    """A later text of a file, which was edited and loaded again."""
+
+    name: str
+    data: bytes
+    module: CodeType  # kept, so that no other code gets an address of its
 
 
 class SourceBook:
@@ -62,6 +76,9 @@ class SourceBook:
         self._taken: dict[str, _Taken] = {}
         self._read: dict[str, Source] = {}
         self._changed: dict[str, Source] = {}
+        self._versions: dict[str, list[_Version]] = {}
+        self._version_of: dict[int, _Version] = {}
+        self._seen: dict[str, list[CodeType]] = {}
         self._start = os.getcwd() if _has_cwd() else "/"
 
     def capture(self, filename: str, module: Mapping[str, Any] | None = None) -> str:
@@ -79,11 +96,59 @@ class SourceBook:
     def capture_file(self, path: str) -> bool:
         """Takes the text of the file with this absolute path, by which its code is named; False if there is none."""
         if path not in self._taken:
-            data = _bytes_of(path)
+            signature, data = _signature(path), _bytes_of(path)
             if data is None:
                 return False
-            self._taken[path] = _Taken(path, data, None)
+            self._taken[path] = _Taken(path, data, None, signature)
         return self._taken[path].data is not None
+
+    def seen(self, code: CodeType) -> None:
+        """Code that is profiled from now on, and lives as long as this book."""
+        self._seen.setdefault(code.co_filename, []).append(code)
+
+    def executed(self, module: CodeType) -> None:
+        """The code of a module begins. If its file was taken with another text, the module was edited and loaded again:
+        what is new in it has the new text, under the file's name with a number behind it."""
+        taken = self._taken.get(module.co_filename)
+        if taken is None or taken.data is None:
+            return
+        signature = _signature(taken.path)
+        if signature is None or signature == taken.signature:
+            return
+        taken.signature = signature
+        data, versions = _bytes_of(taken.path), self._versions.setdefault(module.co_filename, [])
+        if data is None or data == (versions[-1].data if versions else taken.data) or len(versions) >= MOST_VERSIONS:
+            return
+        versions.append(_Version(f"{taken.path}#{len(versions) + 2}", data, module))
+        self._assign(module, versions[-1], {code: code for code in self._seen.get(module.co_filename, ())})
+
+    def _assign(self, code: CodeType, version: _Version | None, known: Mapping[CodeType, CodeType]) -> None:
+        """Code that is as it was stays with its earlier version, with all that is in it."""
+        earlier = known.get(code)
+        if earlier is not None:
+            version, known = self._version_of.get(id(earlier)), {}
+        if version is not None:
+            self._version_of[id(code)] = version
+        for inner in code.co_consts:
+            if isinstance(inner, CodeType):
+                self._assign(inner, version, known)
+
+    def path_of_code(self, code: CodeType) -> str:
+        """As `path_of`, with the number of the version that the code is of."""
+        version = self._version_of.get(id(code))
+        return version.name if version is not None else self.path_of(code.co_filename)
+
+    def source_of(self, code: CodeType) -> Source:
+        """The text that the code is of."""
+        version = self._version_of.get(id(code))
+        if version is None:
+            return self.get(code.co_filename)
+        found = self._read.get(version.name)
+        if found is None:
+            found = self._read[version.name] = from_bytes(version.data)
+        if not found.note and _bytes_of(self.path_of(code.co_filename)) != version.data:
+            return self._changed.setdefault(version.name, Source(found.lines, CHANGED, found.digest))
+        return found
 
     def path_of(self, filename: str) -> str:
         """The absolute path of a code object's file; the name itself where there is no file."""
@@ -103,8 +168,9 @@ class SourceBook:
 
     def _take(self, filename: str, module: Mapping[str, Any]) -> _Taken:
         path = self._find(filename)
+        signature = _signature(path) if path is not None else None
         if path is not None and (data := _bytes_of(path)) is not None:
-            return _Taken(path, data, None)
+            return _Taken(path, data, None, signature)
         # From 3.14 on linecache finds the text of a module in a zip by itself, but under the name as it is.
         module = module or module_of(filename) or {}
         loader = module.get("__loader__")
@@ -175,6 +241,15 @@ def _has_cwd() -> bool:
         return bool(os.getcwd())
     except OSError:  # it was removed
         return False
+
+
+def _signature(path: str) -> tuple[int, ...] | None:
+    """Is another one when the file was written to; None if there is none."""
+    try:
+        info = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return info.st_mtime_ns, info.st_size, info.st_ino
 
 
 def _bytes_of(path: str) -> bytes | None:
