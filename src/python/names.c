@@ -15,7 +15,6 @@
 #include "python/names.h"
 
 #define PIN_LIMIT 8192u
-#define PIN_LENGTH 256 /* characters: longer names are not kept alive; no program enters those often */
 #define SHAPE_WARNING 128
 
 struct lpy_pin {
@@ -95,7 +94,7 @@ static bool pin(lpy_session *session, PyObject *name, uint32_t id)
 {
     bool pinned = false;
 
-    if (PyUnicode_GET_LENGTH(name) > PIN_LENGTH)
+    if (PyUnicode_GET_LENGTH(name) > LPY_NAME_KEPT)
         return false;
     lock_pins();
     /* Eight identities a name: a program that builds the same name anew each time must not fill the table. */

@@ -5,6 +5,7 @@
 #include "python/lpy.h"
 
 #define LPY_NAME_LATE UINT32_MAX
+#define LPY_NAME_KEPT 256 /* characters: longer names are not kept alive; no program enters those often */
 
 /* Id of a name for this recorder's segment; *pinned: its address may be a key of the fast path. `phase`: counts for the shape
  * warning. 0 with an exception: strict_names; 0 without: no space. LPY_NAME_LATE (phase only): all paths are taken, so a new

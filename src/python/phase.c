@@ -22,6 +22,7 @@ typedef struct PhaseObject {
     uint32_t stride; /* 1, or n of sample=1/n */
     uint32_t missed; /* entries that were not recorded */
     bool dynamic;    /* by the module function: see lpy_phase */
+    bool passing;    /* its name is too long to be kept alive */
     bool lent;       /* without the GIL only */
 } PhaseObject;
 
@@ -415,7 +416,7 @@ static inline int leave(PhaseObject *phase, uint64_t now, uint32_t how)
     /* By the running `with`. A program that holds the scope itself may enter it again, and drop it open. */
     if (!LPY_FREE_THREADED && LP_LIKELY(phase->owner == lpy.installed && Py_REFCNT(phase) == 1)) {
         PhaseObject **place = recent_of(phase->name);
-        if (LP_LIKELY(*place == NULL && lpy_is_only_on_stack((PyObject *)phase)))
+        if (LP_LIKELY(*place == NULL && !phase->passing && lpy_is_only_on_stack((PyObject *)phase)))
             *place = (PhaseObject *)Py_NewRef((PyObject *)phase);
     }
     Py_XDECREF(context);
@@ -689,6 +690,7 @@ static inline PhaseObject *phase_new(RecorderObject *owner, PyObject *name)
     phase->stride = 1;
     phase->missed = 0;
     phase->dynamic = false;
+    phase->passing = PyUnicode_GET_LENGTH(name) > LPY_NAME_KEPT;
     PyObject_GC_Track((PyObject *)phase);
     return phase;
 }

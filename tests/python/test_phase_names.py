@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -115,6 +116,18 @@ def test_long_names_are_not_kept(run_dir: Path) -> None:
     """
     done = run_python(program, run_dir, env=environment(MALLOC_MMAP_THRESHOLD_="65536", **memory_given_back())).expect()
     assert int(done.stdout) < 4 << 20  # 200 paths with names of 1 KB, each kept in a few forms
+
+
+def test_a_long_name_is_nobodys(profiler: Profiler) -> None:
+    """Neither by the table of names nor by a scope that waits to be used again, of which there are up to 64."""
+    for kind in ("a", "\xe4", "\u0101", "\U0001f525"):
+        name = "".join([kind, "b" * 1000])
+        before = sys.getrefcount(name)
+        with phase(name):
+            count(name)
+        with phase(name, io=True):
+            pass
+        assert sys.getrefcount(name) == before, ascii(kind)
 
 
 def test_current_of_long_paths_is_whole(profiler: Profiler) -> None:
