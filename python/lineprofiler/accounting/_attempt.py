@@ -22,6 +22,7 @@ _ANCESTORS = 32
 _STARTED = (
     b"\0from multiprocessing.spawn import spawn_main",
     b"\0from multiprocessing.forkserver import main",
+    b"\0import sys; from multiprocessing.forkserver import main",  # 3.14
     b".popen_loky_posix\0",
 )
 _TYPED_INTO = (b"\0-i\0", b"ipython", b"ipykernel", b"jupyter")
