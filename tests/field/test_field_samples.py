@@ -32,7 +32,11 @@ def test_m1_children_that_disappear_while_being_read(stage: Stage) -> None:
     seen = read(stage, path)
     times = seen.times_s()
     assert len(times) + seen.last("missed") >= (times[-1] - times[0]) / 0.02 - 2, "no row was lost without a word"
-    assert None not in seen.column("rss")[:-1]
+    rss = seen.column("rss")
+    while rss[-1] is None:  # on its way out it has no memory any more, for as many rows as the machine is busy
+        rss.pop()
+    assert None not in rss
+    assert len(rss) >= 10, "0.3 s and 300 processes, a row each 20 ms"
     # cutime and cstime are rounded down to 10 ms, each.
     assert seen.last("children_ended_cpu") / 1e6 == pytest.approx(used, abs=0.03)
     assert seen.last("children_living") == 0
