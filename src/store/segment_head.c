@@ -1,5 +1,6 @@
 /* The start of a segment: who wrote it, and does that process still live? */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
