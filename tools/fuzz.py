@@ -26,6 +26,7 @@ import fuzz_command
 from envs import BUILD, ROOT, SetupError, say
 
 FOLDER = BUILD / "fuzz"
+WHEEL = "fuzz-wheel"  # its build folder: not the one in which everything is built for libFuzzer
 COMMAND = "command"
 LPROF = "lprof"
 PROGRAMS = "programs"
@@ -121,7 +122,7 @@ def python_environment() -> Path:
     """With this tree's wheel, and what tests need."""
     interpreter = envs.main_interpreter(envs.find_interpreters())
     venv = envs.environment(interpreter, "fuzz", [envs.BUILD_REQUIREMENTS, envs.TEST_REQUIREMENTS])
-    envs.install_wheel(venv, envs.build_wheel(venv, "fuzz"))
+    envs.install_wheel(venv, envs.build_wheel(venv, WHEEL))
     return venv
 
 

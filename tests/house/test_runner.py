@@ -15,6 +15,7 @@ from lptest import ROOT
 sys.path.insert(0, str(ROOT / "tools"))
 
 import envs
+import fuzz
 import matrix
 import run_tests
 
@@ -140,3 +141,8 @@ def test_what_is_excused_exists() -> None:
     for file, (cases, _) in matrix.NOT_EMULATED.items():
         text = (ROOT / "tests" / "c" / f"test_{file}.c").read_text()
         assert all(f"RUN({case})" in text for case in cases or ()), file
+
+
+def test_the_wheel_of_the_fuzzers_is_an_ordinary_one() -> None:
+    """Built where everything is for libFuzzer it could not be loaded."""
+    assert envs.BUILD / fuzz.WHEEL != fuzz.FOLDER
