@@ -47,7 +47,7 @@ NO_VDSO = "in qemu's user mode a clock is read by a system call: a calibration o
 NOT_EMULATED: dict[str, tuple[set[str] | None, str]] = {  # None: all of the file
     "core_numbers": ({"calibrated_ticks_follow_the_kernels_clock"}, NO_VDSO),
     "sample_readers": ({"memory_of_an_ended_leader"}, NO_LEADER),
-    "core_lines": ({"a_child_starts_from_zero"}, NO_WIPE),
+    "core_lines": ({"a_child_starts_from_zero", "threads_and_engines_that_end_leave_nothing"}, NO_WIPE),
     "core_record": ({"a_child_starts_at_zero"}, NO_WIPE),
     "collector_start": (None, NO_CLONE),
     "store_election": ({"the_dead_do_not_keep_it", "never_two_at_once"}, NO_STAT),
