@@ -6,8 +6,11 @@
 
 #include "store/files.h"
 
-#define TRIES 24     /* a busy node of another process is read again so often; each takes a few microseconds */
-#define EXTENSIONS 8 /* rounds for a segment that grows while it is read */
+/* A busy node is read again so often. A try takes 4 to 5 us through a descriptor, in which a loop of nothing but phases ends some
+ * thirty of them (of 40 reads with 2000 tries 22 were in vain); a tenth of that in memory, where a pause of the writer is met. */
+#define TRIES_FILE 24
+#define TRIES_MEMORY 256
+#define EXTENSIONS 8           /* rounds for a segment that grows while it is read */
 #define THIRD_MAX (256u << 10) /* of a segment that is copied a third time: larger ones would take too much memory */
 #define OCTAVE_SIZE (LP_HIST_SUB * sizeof(uint64_t))
 
@@ -248,7 +251,8 @@ static bool settle_moving(lp__image *image, const record *r, lp_off thread)
     if (r->at + 4u <= image->first_size && word_of(image->first + r->at) == begun &&
         word_of(image->bytes + r->at) == begun)
         return true;
-    for (int i = 0; i < TRIES; i++) {
+    int tries = image->fd >= 0 ? TRIES_FILE : TRIES_MEMORY;
+    for (int i = 0; i < tries; i++) {
         if (!lp__image_word(image, r->at + r->begun, &before) || !lp__image_word(image, r->at, &done) ||
             !fetch(image, &undo, thread + offsetof(lp_seg_thread, undo), sizeof undo))
             return false;

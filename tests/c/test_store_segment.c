@@ -535,7 +535,7 @@ static void a_living_segment_is_read_consistently(void)
         if (!p || p->entries != lp_cells_total(&p->hist) || p->entries < last)
             torn = UINT32_MAX / 2;
         else if (p->wall_ns != 1000 * p->entries)
-            torn++; /* only where 24 tries were in vain */
+            torn++; /* only where all tries were in vain */
         last = p ? p->entries : 0;
         lp_worker_free(worker);
     }
