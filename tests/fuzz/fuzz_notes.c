@@ -1,5 +1,6 @@
 /* The small files in the folder of segments: what git said (.source), a collector's signature, how the clocks went (.clock-…). */
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
