@@ -1,5 +1,5 @@
 /* Who and where this process is. Runs inside the user's program, so it starts nothing, asks nobody and keeps errno.
- * The files that it reads are the kernel's, the launcher's variables anybody's: nonsense is ignored. */
+ * The files that it reads are the kernel's. What launchers say of it: launcher.c. */
 #include "store/describe.h"
 
 #include <errno.h>
@@ -36,12 +36,13 @@ static bool read_once(const char *path, char *text, size_t limit)
     return size > 0;
 }
 
-/* Start time and state letter of a process; LP_UNKNOWN_I64 if there is none, or if it is not to be read. */
-static int64_t read_stat(int64_t pid, char *state)
+/* A number of /proc/<pid>/stat, counted as proc(5) does, and the state letter; LP_UNKNOWN_I64 if there is no such process, or if it
+ * is not to be read. */
+static int64_t read_stat(int64_t pid, int wanted, char *state)
 {
     char path[40], text[1024];
     int saved = errno;
-    int64_t start = LP_UNKNOWN_I64;
+    int64_t value = LP_UNKNOWN_I64;
 
     lp_filename name = lp_filename_start(path, sizeof path);
     lp_filename_put(&name, "/proc/");
@@ -51,21 +52,27 @@ static int64_t read_stat(int64_t pid, char *state)
         /* field 2 is the command in parentheses and may hold any of them */
         const char *at = strrchr(text, ')');
         *state = at && at[1] ? at[2] : '\0';
-        for (int field = 2; at && field < 22; field++) {
+        for (int field = 2; at && field < wanted; field++) {
             at = strchr(at, ' ');
             at = at ? at + 1 : NULL;
         }
-        if (at && !lp_digits_read(&at, &start))
-            start = LP_UNKNOWN_I64;
+        if (at && !lp_digits_read(&at, &value))
+            value = LP_UNKNOWN_I64;
     }
     errno = saved;
-    return start;
+    return value;
+}
+
+int64_t lp__describe_parent(int64_t pid)
+{
+    char state;
+    return read_stat(pid, 4, &state);
 }
 
 int64_t lp_describe_pid_start(int64_t pid)
 {
     char state;
-    return read_stat(pid, &state);
+    return read_stat(pid, 22, &state);
 }
 
 bool lp_describe_pid_is_gone(int64_t pid)
@@ -81,7 +88,7 @@ bool lp_describe_pid_is_gone(int64_t pid)
 bool lp_describe_pid_runs(int64_t pid, int64_t start)
 {
     char state;
-    int64_t found = read_stat(pid, &state);
+    int64_t found = read_stat(pid, 22, &state);
 
     if (found == LP_UNKNOWN_I64)
         return !lp_describe_pid_is_gone(pid);
@@ -124,158 +131,6 @@ static bool new_uuid(lp_arena *arena, lp_identity *id)
     }
     id->uuid = lp_arena_str(arena, text, sizeof text);
     return id->uuid.data != NULL;
-}
-
-/* What launchers say of their processes, in the environment. */
-#define VARIABLES(X)                                                                                                   \
-    X(SLURM_PROCID)                                                                                                    \
-    X(RANK)                                                                                                            \
-    X(OMPI_COMM_WORLD_RANK)                                                                                            \
-    X(PMI_RANK)                                                                                                        \
-    X(MV2_COMM_WORLD_RANK)                                                                                             \
-    X(PMIX_RANK)                                                                                                       \
-    X(FLUX_TASK_RANK)                                                                                                  \
-    X(SLURM_LOCALID)                                                                                                   \
-    X(LOCAL_RANK)                                                                                                      \
-    X(OMPI_COMM_WORLD_LOCAL_RANK)                                                                                      \
-    X(MPI_LOCALRANKID)                                                                                                 \
-    X(MV2_COMM_WORLD_LOCAL_RANK)                                                                                       \
-    X(FLUX_TASK_LOCAL_ID)                                                                                              \
-    X(SLURM_NTASKS)                                                                                                    \
-    X(WORLD_SIZE)                                                                                                      \
-    X(OMPI_COMM_WORLD_SIZE)                                                                                            \
-    X(PMI_SIZE)                                                                                                        \
-    X(MV2_COMM_WORLD_SIZE)                                                                                             \
-    X(FLUX_JOB_SIZE)                                                                                                   \
-    X(SLURM_JOB_ID)                                                                                                    \
-    X(PBS_JOBID)                                                                                                       \
-    X(LSB_JOBID)                                                                                                       \
-    X(FLUX_JOB_ID)                                                                                                     \
-    X(RAY_JOB_ID)                                                                                                      \
-    X(RAY_RAYLET_PID)                                                                                                  \
-    X(TORCHELASTIC_RUN_ID)                                                                                             \
-    X(__DASK_PARENT_PID)
-#define NUMBER(name) V_##name,
-enum { VARIABLES(NUMBER) V_COUNT };
-#undef NUMBER
-
-/* Their values, NULL where there is none: one way through the environment instead of one for each. */
-static void look_at_environment(const char *values[V_COUNT])
-{
-#define NAME(name) {#name, sizeof #name - 1},
-    static const struct {
-        char name[28];
-        unsigned size;
-    } variables[] = {VARIABLES(NAME)};
-#undef NAME
-
-    for (size_t i = 0; i < V_COUNT; i++)
-        values[i] = NULL;
-    for (char **entry = environ; entry && *entry; entry++) {
-        const char *text = *entry;
-        for (size_t i = 0; i < V_COUNT; i++)
-            if (text[0] == variables[i].name[0] && text[1] == variables[i].name[1] && !values[i] &&
-                strncmp(text, variables[i].name, variables[i].size) == 0 && text[variables[i].size] == '=')
-                values[i] = text + variables[i].size + 1;
-    }
-}
-
-/* A launcher's number: plain decimal digits, no more than fit. */
-static bool number_of(const char *text, int64_t *value)
-{
-    int64_t number = 0;
-
-    if (!text || !*text || strlen(text) > 9)
-        return false;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9')
-            return false;
-        number = 10 * number + (*text - '0');
-    }
-    *value = number;
-    return true;
-}
-
-static int64_t first_number(const char *const values[V_COUNT], const unsigned char *which, size_t count)
-{
-    int64_t value;
-    for (size_t i = 0; i < count; i++)
-        if (number_of(values[which[i]], &value))
-            return value;
-    return LP_UNKNOWN_I64;
-}
-
-/* Text of a launcher: printable, of a sane length. */
-static const char *text_of(const char *text)
-{
-    size_t size = text ? strlen(text) : 0;
-
-    if (size == 0 || size > 256)
-        return NULL;
-    for (size_t i = 0; i < size; i++)
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-            return NULL;
-    return text;
-}
-
-/* Most of a child is as its parent was: what is equal takes no memory. */
-static void keep_text(lp_arena *arena, lp_str *out, const char *text)
-{
-    size_t size = text ? strlen(text) : 0;
-
-    if (!out->data || out->size != size || (size && memcmp(out->data, text, size) != 0))
-        *out = lp__text(arena, text);
-}
-
-static void describe_launcher(lp_arena *arena, lp_identity *id)
-{
-    static const unsigned char ranks[] = {V_SLURM_PROCID,        V_RANK,      V_OMPI_COMM_WORLD_RANK, V_PMI_RANK,
-                                          V_MV2_COMM_WORLD_RANK, V_PMIX_RANK, V_FLUX_TASK_RANK};
-    static const unsigned char local_ranks[] = {
-        V_SLURM_LOCALID,     V_LOCAL_RANK, V_OMPI_COMM_WORLD_LOCAL_RANK, V_MPI_LOCALRANKID, V_MV2_COMM_WORLD_LOCAL_RANK,
-        V_FLUX_TASK_LOCAL_ID};
-    static const unsigned char sizes[] = {V_SLURM_NTASKS, V_WORLD_SIZE,          V_OMPI_COMM_WORLD_SIZE,
-                                          V_PMI_SIZE,     V_MV2_COMM_WORLD_SIZE, V_FLUX_JOB_SIZE};
-    static const unsigned char jobs[] = {V_SLURM_JOB_ID, V_PBS_JOBID, V_LSB_JOBID, V_FLUX_JOB_ID, V_RAY_JOB_ID};
-    /* who started this process: the nearest launcher first, then the batch system around it */
-    static const struct {
-        unsigned char variable;
-        char name[12];
-    } launchers[] = {
-        {V_TORCHELASTIC_RUN_ID, "torchrun"},
-        {V_OMPI_COMM_WORLD_RANK, "openmpi"},
-        {V_MV2_COMM_WORLD_RANK, "mvapich2"},
-        {V_PMI_RANK, "mpich"},
-        {V_RAY_JOB_ID, "ray"},
-        {V_RAY_RAYLET_PID, "ray"},
-        {V_SLURM_PROCID, "slurm"},
-        {V_FLUX_TASK_RANK, "flux"},
-        {V_PBS_JOBID, "pbs"},
-        {V_LSB_JOBID, "lsf"},
-        {V_SLURM_JOB_ID, "slurm"},
-        {V_FLUX_JOB_ID, "flux"},
-    };
-    const char *values[V_COUNT];
-
-    look_at_environment(values);
-    id->rank = first_number(values, ranks, sizeof ranks);
-    id->local_rank = first_number(values, local_ranks, sizeof local_ranks);
-    id->world_size = first_number(values, sizes, sizeof sizes);
-    if (id->world_size == 0 || (id->world_size > 0 && id->rank >= id->world_size))
-        id->world_size = LP_UNKNOWN_I64; /* two launchers nested: their numbers do not belong together */
-    const char *job = NULL, *launcher = NULL;
-    for (size_t i = 0; i < sizeof jobs && !job; i++)
-        job = text_of(values[jobs[i]]);
-    keep_text(arena, &id->job_id, job);
-    int64_t dask = LP_UNKNOWN_I64; /* set by its nannies and its client, so that children know that they are some */
-    if (number_of(values[V___DASK_PARENT_PID], &dask) && dask != getpid() && id->rank == LP_UNKNOWN_I64)
-        launcher = "dask";
-    for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !launcher; i++)
-        if (text_of(values[launchers[i].variable]))
-            launcher = launchers[i].name;
-    if (!launcher && id->rank != LP_UNKNOWN_I64 && id->world_size != LP_UNKNOWN_I64)
-        launcher = "torchrun"; /* RANK and WORLD_SIZE are torch's convention */
-    keep_text(arena, &id->launcher, launcher);
 }
 
 /* Distinct (package, core) pairs: a core is counted at its first sibling only. */
@@ -357,8 +212,16 @@ static void describe_platform(lp_arena *arena, lp_identity *id)
     }
 }
 
-/* What is of this process alone. */
-static bool describe_self(lp_arena *arena, lp_identity *id)
+void lp__keep_text(lp_arena *arena, lp_str *out, const char *text)
+{
+    size_t size = text ? strlen(text) : 0;
+
+    if (!out->data || out->size != size || (size && memcmp(out->data, text, size) != 0))
+        *out = lp__text(arena, text);
+}
+
+/* What is of this process alone; `forked`: `id` is its parent's. */
+static bool describe_self(lp_arena *arena, lp_identity *id, bool forked)
 {
     char text[256];
     struct timespec t;
@@ -366,14 +229,14 @@ static bool describe_self(lp_arena *arena, lp_identity *id)
     text[sizeof text - 1] = '\0'; /* a name that fills it is not terminated */
     if (gethostname(text, sizeof text - 1) != 0)
         text[0] = '\0';
-    keep_text(arena, &id->host, text);
+    lp__keep_text(arena, &id->host, text);
     id->pid = getpid();
     id->pid_start = lp_describe_pid_start(id->pid);
     if (id->pid_start == LP_UNKNOWN_I64)
         id->pid_start = 0;
     clock_gettime(CLOCK_REALTIME, &t);
     id->started_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-    describe_launcher(arena, id);
+    lp__describe_launcher(arena, id, forked);
     return new_uuid(arena, id);
 }
 
@@ -413,7 +276,7 @@ lp_status lp_describe_process(lp_arena *arena, lp_identity *id)
     describe_platform(arena, id);
     describe_hardware(&id->hardware);
     look_at_namespaces(id);
-    bool ok = describe_self(arena, id);
+    bool ok = describe_self(arena, id, false);
     errno = saved;
     return ok ? LP_OK : LP_E_MEMORY;
 }
@@ -429,7 +292,7 @@ lp_status lp_describe_child(lp_arena *arena, lp_identity *id, lp_namespaces *ns,
         lp_describe_namespaces(ns);
     }
     id->hardware.cpu_affinity = count_affinity();
-    bool ok = describe_self(arena, id);
+    bool ok = describe_self(arena, id, true);
     errno = saved;
     return ok ? LP_OK : LP_E_MEMORY;
 }

@@ -55,5 +55,11 @@ lp_status lp__status_of(int sys);
 
 /* Copies C text; lp__empty for NULL and without memory. */
 lp_str lp__text(lp_arena *arena, const char *text);
+/* The same into *out, unless that is equal: most of a child is as its parent was, and takes no memory. */
+void lp__keep_text(lp_arena *arena, lp_str *out, const char *text);
+
+/* rank, local_rank, world_size, job_id and launcher by the launchers' variables. `forked`: `id` is the parent's. Changes errno. */
+void lp__describe_launcher(lp_arena *arena, lp_identity *id, bool forked);
+int64_t lp__describe_parent(int64_t pid); /* of a process; LP_UNKNOWN_I64 if it cannot be read. Keeps errno */
 
 #endif

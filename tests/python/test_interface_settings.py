@@ -135,6 +135,10 @@ HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALNRANKS": "2"}
         (SLURM, {"SLURM_STEP_ID": "1"}, False),
         ({**SLURM, "SLURM_STEP_NUM_TASKS": "", "SLURM_NTASKS": "2"}, {"SLURM_RESTART_COUNT": "1"}, False),
         ({**SLURM, **HYDRA}, {"PMI_RANK": "0"}, True),
+        # one torchrun a node by srun, which names neither: the step tells launches apart, and a restart of the workers
+        ({**TORCHRUN, "TORCHELASTIC_RUN_ID": "none", **SLURM}, {"SLURM_PROCID": "1", "RANK": "2"}, True),
+        ({**TORCHRUN, "TORCHELASTIC_RUN_ID": "none", **SLURM}, {"SLURM_STEP_ID": "1"}, False),
+        ({**TORCHRUN, "TORCHELASTIC_RUN_ID": "none", **SLURM}, {"TORCHELASTIC_RESTART_COUNT": "1"}, False),
     ],
 )
 def test_run_id_of_a_launch(launched: dict[str, str], changes: dict[str, str], same: bool) -> None:

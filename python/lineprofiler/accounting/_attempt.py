@@ -115,7 +115,11 @@ def _torchrun(environ: Mapping[str, str]) -> list[str]:
     facts = [name, *(environ.get(part, "") for part in parts)]
     if environ.get("LOCAL_WORLD_SIZE") == environ["WORLD_SIZE"]:
         return facts + _launcher("TORCHELASTIC_RUN_ID")
-    return facts if name != "none" else []
+    if name != "none":
+        return facts
+    # Of several hosts nothing is new with each launch, unless Slurm started one torchrun on each.
+    step = _step(environ)
+    return facts + step if step else []
 
 
 def _openmpi(environ: Mapping[str, str]) -> list[str]:
