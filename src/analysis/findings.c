@@ -14,6 +14,7 @@
 #define BLOCKED_LEAST 0.50   /* of the phase's time */
 #define BLOCKED_ROLE 0.20    /* of the role's time that the phase must make up, blocked */
 #define SLOW_LEAST 1.25      /* the slowest worker over the mean of its role */
+#define SLOW_LOOKS 8u        /* workers that are asked whether others can be compared with them */
 #define SLOW_WORKERS 3u      /* the mean of two is half the slow one */
 #define GPU_IDLE 0.20        /* median busy share in the phase */
 #define GPU_USED 0.50        /* a device was so busy at some time: somebody uses it */
@@ -243,9 +244,22 @@ static void find_blocked(list *to, double total)
 }
 
 typedef struct one_of { /* a worker of a role */
-    uint64_t work, wall;
+    uint64_t work, wall, started, ended;
     uint32_t index;
+    bool is_cut_off; /* killed, or it ended inside a phase */
 } one_of;
+
+static one_of one_worker(const lp_run_worker *worker, uint32_t index)
+{
+    bool was_killed = worker->end.code != LP_UNKNOWN_I64 && worker->end.code != 0;
+
+    return (one_of){.work = worker->work,
+                    .wall = lp__add_u64(worker->wall_ns, worker->open_ns),
+                    .started = worker->started_ns,
+                    .ended = lp_run_worker_end(worker),
+                    .index = index,
+                    .is_cut_off = worker->life == LP_LIFE_DIED && (was_killed || worker->open_count > 0)};
+}
 
 static int by_work(const void *a, const void *b)
 {
@@ -258,23 +272,54 @@ static int by_work(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static void find_slow_in(list *to, uint32_t role, const one_of *group, uint32_t count)
+/* What had as much time as `slow` for its work: it began at about the same moment, was not killed before, and nobody took its place.
+ * The sum of their time; *count of them. */
+static double beside(const one_of *group, uint32_t all, const one_of *slow, uint32_t *count)
 {
-    double sum = 0.0, runtime = (double)to->report->run->runtime_ns;
+    double apart = (1.0 - 1.0 / SLOW_LEAST) * (double)(slow->ended - slow->started), sum = 0.0;
+    uint64_t latest = 0; /* start of a process while it ran */
 
-    for (uint32_t i = 0; i < count; i++)
-        sum += (double)group[i].wall;
-    double mean = sum / count, times = sum > 0.0 ? (double)group[0].wall / mean : 1.0, excess = (times - 1.0) * mean;
-    if (count < SLOW_WORKERS || times < SLOW_LEAST || !(excess >= TIME_LEAST * runtime))
+    for (uint32_t i = 0; i < all; i++)
+        if (group[i].started < slow->ended && group[i].started > latest)
+            latest = group[i].started;
+    *count = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        const one_of *one = &group[i];
+        bool is_early = (double)one->ended + apart < (double)slow->ended;
+        if (fabs((double)one->started - (double)slow->started) > apart ||
+            (is_early && (one->is_cut_off || one->ended <= latest)))
+            continue;
+        sum += (double)one->wall;
+        ++*count;
+    }
+    return sum;
+}
+
+/* The slowest that others can be compared with. */
+static void find_slow_in(list *to, uint32_t role, const one_of *group, uint32_t all)
+{
+    double runtime = (double)to->report->run->runtime_ns;
+
+    for (uint32_t i = 0; i < all && i < SLOW_LOOKS; i++) {
+        uint32_t count;
+        double sum = beside(group, all, &group[i], &count);
+        if (count < SLOW_WORKERS)
+            continue;
+        double mean = sum / count, times = sum > 0.0 ? (double)group[i].wall / mean : 1.0,
+               excess = (times - 1.0) * mean;
+        if (times < SLOW_LEAST || !(excess >= TIME_LEAST * runtime))
+            return;
+        lp_finding found = finding(LP_FINDING_SLOW_WORKER);
+        found.role = role;
+        found.worker = group[i].index;
+        found.value[0] = times;
+        found.value[1] = count;
+        found.value[2] = to->report->roles[role].role->worker_count;
+        found.value[3] = all;
+        found.share = fmin(excess / runtime, 1.0);
+        add(to, found);
         return;
-    lp_finding found = finding(LP_FINDING_SLOW_WORKER);
-    found.role = role;
-    found.worker = group[0].index;
-    found.value[0] = times;
-    found.value[1] = count;
-    found.value[2] = to->report->roles[role].role->worker_count;
-    found.share = fmin(excess / runtime, 1.0);
-    add(to, found);
+    }
 }
 
 /* Among workers that spend their time in the same top phase: a process that forked the others may have their role, but not their
@@ -292,8 +337,7 @@ static void find_slow(list *to)
         uint32_t count = 0;
         for (uint32_t i = 0; i < run->worker_count; i++)
             if (run->workers[i].role_index == r)
-                all[count++] =
-                    (one_of){run->workers[i].work, lp__add_u64(run->workers[i].wall_ns, run->workers[i].open_ns), i};
+                all[count++] = one_worker(&run->workers[i], i);
         if (count > 1)
             qsort(all, count, sizeof *all, by_work);
         for (uint32_t i = 0, end; i < count; i = end) {

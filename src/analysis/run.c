@@ -566,8 +566,7 @@ lp_status lp_run_add_unreadable(lp_run *run, const char *path, const char *reaso
     return status;
 }
 
-/* The monotonic clock's length where there is one: a step of the wall clock must not stretch the run. */
-static uint64_t worker_end(const lp_run_worker *worker)
+uint64_t lp_run_worker_end(const lp_run_worker *worker)
 {
     if (worker->elapsed_ns > 0)
         return lp__add_u64(worker->started_ns, worker->elapsed_ns);
@@ -580,7 +579,7 @@ static void finish_times(lp_run *run)
 
     for (uint32_t i = 0; i < run->worker_count; i++) {
         const lp_run_worker *worker = &run->workers[i];
-        uint64_t end = worker_end(worker);
+        uint64_t end = lp_run_worker_end(worker);
         first = worker->started_ns < first ? worker->started_ns : first;
         last = end > last ? end : last;
         seen = worker->written_ns > seen ? worker->written_ns : seen;

@@ -120,6 +120,9 @@ typedef struct lp_run_options {
  * owned by the caller and finished. */
 lp_status lp_run_load(const char *directory, lp_run_options options, lp_run **run, lp_error *error);
 
+/* Unix time at which it was last seen: its start and the time that it ran, which a step of the clock does not change. */
+uint64_t lp_run_worker_end(const lp_run_worker *worker);
+
 /* The same by hand: new, add…, finish, read, free. */
 lp_run *lp_run_new(void);      /* owned by the caller; NULL without memory */
 void lp_run_free(lp_run *run); /* NULL is allowed */

@@ -136,10 +136,12 @@ static void say_slow(const lp_report *report, const lp_finding *f, bool utf8, lp
     name role, worker;
     lp_unit times, run;
 
+    const char *which = f->value[1] < f->value[3]   ? " that ran beside it in the same phase"
+                        : f->value[1] < f->value[2] ? " that spend their time in the same phase"
+                                                    : "";
     snprintf(words->headline, sizeof words->headline, "%s took %s times the mean of the %.0f processes of %s%s",
              worker_name(report, f->worker, worker, utf8), lp_unit_fixed(times, f->value[0], 2), f->value[1],
-             role_name(report, f->role, role, utf8),
-             f->value[1] < f->value[2] ? " that spend their time in the same phase" : "");
+             role_name(report, f->role, role, utf8), which);
     snprintf(words->detail, sizeof words->detail,
              "If the others wait for it at the end, that is %s of the run. The time is the wall time of its phases.",
              lp_unit_whole_percent(run, f->share));

@@ -340,6 +340,69 @@ static void slow_worker(void)
     end(&s);
 }
 
+/* One that worked from `from_s` to `to_s` of the run, all the time. */
+static lp_worker *while_it_lived(int64_t pid, double from_s, double to_s)
+{
+    lp_worker *worker = one_phase("actor", pid, "play", to_s - from_s, 1.0, 0.0);
+
+    worker->id.started_ns += (uint64_t)(from_s * 1e9);
+    worker->elapsed_ns = (uint64_t)((to_s - from_s) * 1e9);
+    worker->written_ns = worker->id.started_ns + worker->elapsed_ns;
+    return worker;
+}
+
+/* What ran longer is slow only beside those that had as long. */
+static void slow_among_others_that_ended(void)
+{
+    lp_finding_words words;
+    scene s;
+
+    start(&s); /* one was killed in the middle: 1.26 times the mean of all, none of those that were left alone */
+    for (int64_t pid = 1; pid <= 5; pid++)
+        s.workers[s.count++] = while_it_lived(pid, 0.0, 100.0);
+    s.workers[s.count++] = while_it_lived(6, 0.0, 10.0);
+    s.workers[s.count++] = while_it_lived(7, 0.0, 10.0);
+    for (unsigned i = 5; i < 7; i++) {
+        s.workers[i]->final = false;
+        s.workers[i]->unclean = true;
+        s.workers[i]->end.code = -9;
+    }
+    derive(&s);
+    only(&s, NULL, &words);
+    end(&s);
+    start(&s); /* a server that renews two workers, which left by themselves: 1.33 times the mean */
+    for (int64_t pid = 1; pid <= 4; pid++)
+        s.workers[s.count++] = while_it_lived(pid, 0.0, pid <= 2 ? 100.0 : 50.0);
+    for (int64_t pid = 5; pid <= 6; pid++)
+        s.workers[s.count++] = while_it_lived(pid, 51.0, 100.0);
+    derive(&s);
+    only(&s, NULL, &words);
+    end(&s);
+    for (int killed = 0; killed < 2; killed++) {
+        start(&s); /* four in each of two epochs, one of them slow; a pool may kill its workers at the end */
+        for (int64_t pid = 1; pid <= 8; pid++) {
+            double from = pid <= 4 ? 0.0 : 50.0;
+            s.workers[s.count++] = while_it_lived(pid, from, from + (pid == 8 ? 50.0 : killed ? 45.0 : 25.0));
+        }
+        for (unsigned i = 0; killed && i < s.count; i++) {
+            s.workers[i]->final = false;
+            s.workers[i]->unclean = true;
+            s.workers[i]->end.code = -15;
+            if (i < 7)
+                s.workers[i]->tree.phases[1].wall_ns = 25000000000u;
+        }
+        derive(&s);
+        const lp_finding *found = only(&s, "slow-worker", &words);
+        if (found) {
+            CHECK_NEAR(found->value[0], 50.0 / 31.25, 1e-6); /* of four: 50 and three of 25 */
+            CHECK_STR(
+                words.headline,
+                "node07:8 took 1.60 times the mean of the 4 processes of actor that ran beside it in the same phase");
+        }
+        end(&s);
+    }
+}
+
 static void gpu_idle(void)
 {
     static const struct {
@@ -444,6 +507,7 @@ int main(void)
     RUN(starved_where_it_runs);
     RUN(memory_lasts_for_those_of_its_host);
     RUN(slow_worker);
+    RUN(slow_among_others_that_ended);
     RUN(gpu_idle);
     RUN(the_hosts_trouble);
     RUN(ranked);
