@@ -414,7 +414,7 @@ void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t 
         miss_process(&row, reason);
     else {
         take_off_recorded(s, watch, root, &row);
-        lp_process_children(&s->process, root, is_recorded, (void *)(uintptr_t)watch, s->reaped.off_ticks, &row,
+        lp_process_children(&s->process, root, is_recorded, (void *)(uintptr_t)watch, &s->reaped, &row,
                             &budgets->children);
     }
     put_pss(s, reason, &row);

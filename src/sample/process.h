@@ -92,10 +92,11 @@ int64_t lp__threads_next(lp__thread_sums *threads);
 /* relatives.c: children that are not recorded themselves. */
 typedef struct lp__relatives lp__relatives;
 typedef bool lp_is_recorded(void *user, int64_t pid);
-/* Fills the columns of children. `recorded_ticks`: CPU time of children that were recorded and have ended. At most *budget
+/* Fills the columns of children. `reaped`: what recorded ones had used that are not recorded any more (reaped.h). At most *budget
  * processes are read. After lp_process_sample. */
-void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recorded, void *user, int64_t recorded_ticks,
-                         lp_sample *sample, unsigned *budget);
+struct lp_reaped;
+void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recorded, void *user,
+                         const struct lp_reaped *reaped, lp_sample *sample, unsigned *budget);
 void lp__relatives_free(lp__relatives *relatives);
 /* Was it there, below the process, at the last look? */
 bool lp__relatives_has(const lp__relatives *relatives, int64_t pid);

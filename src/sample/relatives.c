@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sample/process.h"
+#include "sample/reaped.h"
 
 #define RELATIVES_MAX 64u /* kept apart; further ones are not counted */
 
@@ -130,13 +131,24 @@ static void refresh_known(const search *s)
     }
 }
 
-void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recorded, void *user, int64_t recorded_ticks,
-                         lp_sample *sample, unsigned *budget)
+/* The CPU time of a child that is in no row: one that has closed its Profiler and lives on has had rows until then. */
+static int64_t ticks_apart(const lp_reaped *reaped, const one *child)
+{
+    for (uint32_t i = 0; i < reaped->count; i++) {
+        const lp_reaped_child *known = &reaped->at[i];
+        if (known->pid == child->pid && known->start == child->start)
+            return child->ticks > known->ticks ? child->ticks - known->ticks : 0;
+    }
+    return child->ticks;
+}
+
+void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recorded, void *user,
+                         const lp_reaped *reaped, lp_sample *sample, unsigned *budget)
 {
     search s = {process, root, is_recorded, user, budget};
     char path[64], text[LP__TEXT_ROOM];
     lp_reason reason = LP_REASON_NONE;
-    int64_t ticks = 0, pages = 0, count = 0, ended = process->ended_ticks - recorded_ticks;
+    int64_t ticks = 0, pages = 0, count = 0, ended = process->ended_ticks - reaped->off_ticks;
 
     /* That of a recorded child is known to its last sample only, so a little of it can be left. */
     lp_sample_set(sample, LP_COLUMN_CHILDREN_ENDED_CPU, ended > 0 ? ended * LP_TICK_US : 0);
@@ -158,7 +170,7 @@ void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recor
     }
     for (uint32_t i = 0; process->relatives && i < process->relatives->count; i++) {
         const one *child = &process->relatives->at[i];
-        ticks += child->ticks;
+        ticks += ticks_apart(reaped, child);
         pages += child->rss_pages > 0 ? child->rss_pages : 0;
         count += !child->ended;
     }

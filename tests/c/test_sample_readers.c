@@ -15,6 +15,7 @@
 #include "sample/gpu.h"
 #include "sample/host.h"
 #include "sample/process.h"
+#include "sample/reaped.h"
 
 #define STAT                                                                                                           \
     "42 (a) R 1 (b\n) %c 7 1 1 0 -1 4194304 1500 0 3 0 120 30 40 10 20 0 %d 0 777 1000000 2500 18446744073709551615\n"
@@ -209,7 +210,7 @@ static void one_that_waits(void)
         unsigned threads = 10, children = 10;
         lp_sample_init(&s);
         CHECK_EQ(lp_process_sample(&p, &s, &threads), LP_REASON_NONE);
-        lp_process_children(&p, slash, nobody, NULL, 0, &s, &children);
+        lp_process_children(&p, slash, nobody, NULL, &(lp_reaped){0}, &s, &children);
         CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], 0);
         if (!p.idle || i == 0)
             first = s;
@@ -324,7 +325,7 @@ static void children_that_are_not_recorded(void)
     REQUIRE(lp_process_open(&p, root, 42, 777, false) == LP_REASON_NONE);
     lp_sample_init(&s);
     lp_process_sample(&p, &s, &threads);
-    lp_process_children(&p, root, only_51, NULL, 10, &s, &budget);
+    lp_process_children(&p, root, only_51, NULL, &(lp_reaped){.off_ticks = 10}, &s, &budget);
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], 3);
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING_CPU], 32 * 10000);
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING_RSS], 300 * (sysconf(_SC_PAGESIZE) >> 10));
@@ -333,20 +334,27 @@ static void children_that_are_not_recorded(void)
     put_child(52, 999, 5000, "");
     put("proc/42/task/42/children", "50 51 53 ");
     budget = 50;
-    lp_process_children(&p, root, only_51, NULL, 10, &s, &budget);
+    lp_process_children(&p, root, only_51, NULL, &(lp_reaped){.off_ticks = 10}, &s, &budget);
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], 2);
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING_CPU], 27 * 10000);
+    /* one was recorded until it had used 15 of its 20 ticks, another one had that number before it */
+    lp_reaped_child closed[] = {{.pid = 50, .start = 800, .ticks = 3}, {.pid = 50, .start = 900, .ticks = 15}};
+    lp_reaped reaped = {.at = closed, .count = 2, .off_ticks = 10};
+    budget = 50;
+    lp_process_children(&p, root, only_51, NULL, &reaped, &s, &budget);
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], 2);
+    CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING_CPU], 12 * 10000);
     /* no budget: what is known stays, nothing is found */
     put("proc/42/task/42/children", "50 51 52 ");
     budget = 0;
-    lp_process_children(&p, root, nobody, NULL, 100, &s, &budget);
+    lp_process_children(&p, root, nobody, NULL, &(lp_reaped){.off_ticks = 100}, &s, &budget);
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], 2);
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_ENDED_CPU], 0); /* their parent has not waited for them yet */
     lp_process_close(&p);
     /* a kernel without CONFIG_PROC_CHILDREN */
     remove(text("%s/proc/42/task/42/children", top));
     REQUIRE(lp_process_open(&p, root, 42, 777, false) == LP_REASON_NONE);
-    lp_process_children(&p, root, nobody, NULL, 0, &s, &budget);
+    lp_process_children(&p, root, nobody, NULL, &(lp_reaped){0}, &s, &budget);
     CHECK_EQ(s.value[LP_COLUMN_CHILDREN_LIVING], LP_UNKNOWN_I64);
     CHECK_EQ(s.reason[LP_COLUMN_CHILDREN_LIVING], LP_REASON_NO_FILE);
     lp_process_close(&p);

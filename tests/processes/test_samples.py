@@ -128,6 +128,38 @@ def test_children_that_burn(stage: Stage) -> None:
     assert seen.last("cpu") / 1e6 < 1
 
 
+def test_a_child_that_closes_and_lives_on(stage: Stage) -> None:
+    """What it used while it was recorded is in its own rows, and no child's time besides."""
+    stage.python(
+        HEAD
+        + """
+    gate, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with phase("burn"):
+            burn(1.0)
+            be_seen()
+        profiler.close()
+        os.write(told, b"x")
+        time.sleep(60)
+    os.read(gate, 1)
+    with phase("living"):
+        be_seen()
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    with phase("after"):
+        be_seen()
+    """
+    ).expect()
+    stage.settle()
+    child, parent = sorted((read(stage, path) for path in stage.samples()), key=lambda seen: -seen.last("cpu"))
+    assert child.last("cpu") / 1e6 >= 1.0
+    # While it is seen and closed, it uses some more: a tenth of what it had burnt is plenty.
+    assert max(parent.known("children_living")) == 1
+    assert max(parent.known("children_living_cpu")) / 1e6 < 0.1
+    assert max(parent.known("children_ended_cpu")) / 1e6 < 0.1
+
+
 def test_recorded_children_are_their_own(stage: Stage) -> None:
     """What a recorded child burns is in its own samples, and not in its parent's children."""
     stage.python(
