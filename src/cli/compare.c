@@ -52,9 +52,10 @@ static int run(const lp_cli_call *call)
         result = load(call, call->arguments[i], &runs[i]);
     if (result == LP_EXIT_OK) {
         lp_status status = LP_E_MEMORY;
-        const lp_tree *trees[2] = {lp_run_tree(runs[0]), lp_run_tree(runs[1])};
-        if (trees[0] && trees[1])
-            status = lp_compare(trees[0], trees[1], &comparison);
+        lp_compared a = {lp_run_tree(runs[0]), lp_run_open_entries(runs[0])};
+        lp_compared b = {lp_run_tree(runs[1]), lp_run_open_entries(runs[1])};
+        if (a.tree && b.tree)
+            status = lp_compare(a, b, &comparison);
         result = status == LP_OK ? write_comparison(call, comparison, call->values.json || format[0] == 'j')
                                  : lp__cli_fail(call->io, "compare: %s", lp_status_text(status));
     }
@@ -68,7 +69,7 @@ const lp_cli_command lp__cli_compare = {
     .name = "compare",
     .summary = "two runs phase by phase: what got slower, what is new",
     .details = "Compares the mean and the median of an entry of every phase, over all roles:\n"
-               "what is in one run only first, then the largest regression first.",
+               "what was finished in one run only first, then the largest regression first.",
     .arguments = {"RUN_A", "RUN_B"},
     .options = options,
     .option_count = sizeof options / sizeof *options,
