@@ -16,10 +16,9 @@ static int load(const lp_cli_call *call, const char *directory, lp_run **run)
     lp_status status = lp_run_load(directory, (lp_run_options){.adopt = false, .segments = true}, run, &error);
     if (status != LP_OK)
         return lp__cli_fail(call->io, "%s", error.text[0] ? error.text : lp_status_text(status));
+    int said = (*run)->empty_reason[0] ? lp__cli_no_run(call->io, directory) : LP_EXIT_OK;
     if ((*run)->empty_reason[0] == 'm')
-        return lp__cli_no_directory(call->io, directory);
-    if ((*run)->empty_reason[0])
-        lp__cli_fail(call->io, "%s: no worker files in workers/<host>/ and no running process", directory);
+        return said;
     if ((*run)->unreadable_count > 0)
         lp__cli_fail(call->io, "%s: %u worker file(s) cannot be read, their work is missing", directory,
                      (*run)->unreadable_count);
