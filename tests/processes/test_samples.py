@@ -19,7 +19,7 @@ from pathlib import Path
 import controlgroups
 import pytest
 from injection import compiled, preloaded
-from lpsamples import Samples, read
+from lpsamples import BE_SEEN, Samples, read
 from lpstage import Stage, wait_for
 from phases import real_memory
 
@@ -28,7 +28,8 @@ from lineprofiler.accounting import merge_run
 INTERVAL_S = 0.2  # of most programs here, so that they are short
 MIB = 1 << 20
 
-HEAD = """
+HEAD = (
+    """
     import os, sys, time
     from lineprofiler.accounting import Profiler, phase
 
@@ -39,20 +40,9 @@ HEAD = """
 
     profiler = Profiler("run", sample_interval_s=0.2, install=True)
     time.sleep(0.3)  # the first row: what came before it is in its numbers, but in no difference
-
-    def be_seen():
-        # Half a second; where the collector gets no processor, as long as it takes to look twice.
-        import glob
-        (lock,) = glob.glob(os.environ["LINEPROFILER_SHM_DIR"] + "/lineprofiler-*/*/.collector-*.lock")
-        status = "/proc/" + open(lock).read().split()[2] + "/status"
-
-        def slept():
-            return int(open(status).read().split("\\nvoluntary_ctxt_switches:")[1].split()[0])
-
-        before, until = slept(), time.monotonic() + 0.5
-        while time.monotonic() < until or slept() < before + 3:
-            time.sleep(0.05)
 """
+    + BE_SEEN
+)
 
 
 @pytest.fixture(scope="module")
@@ -126,38 +116,6 @@ def test_children_that_burn(stage: Stage) -> None:
     assert phases["child"] / 1e6 == pytest.approx(1.01, abs=0.08)
     assert phases["living"] / 1e6 == pytest.approx(1.01, abs=0.08)
     assert seen.last("cpu") / 1e6 < 1
-
-
-def test_a_child_that_closes_and_lives_on(stage: Stage) -> None:
-    """What it used while it was recorded is in its own rows, and no child's time besides."""
-    stage.python(
-        HEAD
-        + """
-    gate, told = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with phase("burn"):
-            burn(1.0)
-            be_seen()
-        profiler.close()
-        os.write(told, b"x")
-        time.sleep(60)
-    os.read(gate, 1)
-    with phase("living"):
-        be_seen()
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    with phase("after"):
-        be_seen()
-    """
-    ).expect()
-    stage.settle()
-    child, parent = sorted((read(stage, path) for path in stage.samples()), key=lambda seen: -seen.last("cpu"))
-    assert child.last("cpu") / 1e6 >= 1.0
-    # While it is seen and closed, it uses some more: a tenth of what it had burnt is plenty.
-    assert max(parent.known("children_living")) == 1
-    assert max(parent.known("children_living_cpu")) / 1e6 < 0.1
-    assert max(parent.known("children_ended_cpu")) / 1e6 < 0.1
 
 
 def test_recorded_children_are_their_own(stage: Stage) -> None:

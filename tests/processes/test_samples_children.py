@@ -6,7 +6,9 @@ amounts to /dev/null, so the sum over the last rows of all processes is known, w
 
 from __future__ import annotations
 
-from lpsamples import read
+import textwrap
+
+from lpsamples import BE_SEEN, read
 from lpstage import Stage
 
 MIB = 1 << 20
@@ -125,3 +127,35 @@ def test_the_report_adds_up_bytes(stage: Stage) -> None:
     files = [read(stage, path) for path in stage.samples()]
     assert io["write_chars"] == sum(s.last("write_chars") - s.known("write_chars")[0] for s in files)
     assert 0 < io["write_chars"] <= 192 * MIB + REST
+
+
+def test_a_child_that_closes_and_lives_on(stage: Stage) -> None:
+    """What it used while it was recorded is in its own rows, and no child's time besides."""
+    stage.python(
+        textwrap.dedent(HEAD)
+        + textwrap.dedent(BE_SEEN)
+        + """
+gate, told = os.pipe()
+child = os.fork()
+if child == 0:
+    with phase("burn"):
+        while time.process_time() < 1.0:
+            pass
+        be_seen()
+    profiler.close()
+    os.write(told, b"x")
+    time.sleep(60)
+os.read(gate, 1)
+with phase("living"):
+    be_seen()
+os.kill(child, 9)
+os.waitpid(child, 0)
+be_seen()
+"""
+    ).expect()
+    stage.settle()
+    child, parent = sorted((read(stage, path) for path in stage.samples()), key=lambda seen: -seen.last("cpu"))
+    assert child.last("cpu") / 1e6 >= 1.0
+    # It uses a little more after its last row; a tenth of what it had burnt is plenty.
+    assert max(parent.known("children_living_cpu")) / 1e6 < 0.1
+    assert max(parent.known("children_ended_cpu")) / 1e6 < 0.1
