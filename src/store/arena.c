@@ -78,6 +78,16 @@ void *lp_arena_take(lp_arena *arena, size_t size)
     return take_chunk(arena, size);
 }
 
+void *lp_arena_grow(lp_arena *arena, void *array, uint32_t count, size_t size)
+{
+    if ((count & (count - 1)) != 0)
+        return array;
+    void *bigger = lp_arena_take(arena, (count ? count * (size_t)2 : 1) * size);
+    if (bigger && count > 0)
+        memcpy(bigger, array, count * size);
+    return bigger;
+}
+
 lp_str lp_arena_str(lp_arena *arena, const void *data, size_t size)
 {
     char *copy = size < SIZE_MAX ? lp_arena_take(arena, size + 1) : NULL;
