@@ -218,6 +218,9 @@ static void put_workers(frame *f)
     put_count(f, report->died, "died", LP_BAD, &first);
     put_count(f, report->closed, "closed", LP_PLAIN, &first);
     put_count(f, run->unreadable_count, "unreadable", LP_BAD, &first);
+    lp_line_put(line, run->superseded_count > 0 ? dot(f) : "");
+    first = true;
+    put_count(f, run->superseded_count, "in other attempts", report->attempts_at_once ? LP_WARN : LP_PLAIN, &first);
     lp_line_style(line, LP_DIM);
     for (uint32_t i = 0; i < run->host_count && line->column + 12 < line->width; i++) {
         lp_str name = run->hosts[i].name.size > 0 ? run->hosts[i].name : (lp_str){"?", 1};
@@ -315,7 +318,7 @@ static void put_dead(frame *f, unsigned limit)
         lp_line_style(line, LP_PLAIN);
         lp_line_format(line, " after %s", lp_unit_ns(unit, (double)worker->elapsed_ns));
         if (inside) {
-            lp_line_put(line, " in ");
+            lp_line_put(line, ", in ");
             put_path(f, inside);
         }
         end_line(f);
@@ -454,26 +457,59 @@ static void put_row(frame *f, const lp_top_role *role, const lp_top_row *row)
     end_line(f);
 }
 
-/* How many rows each role may show so that `room` lines are enough, headings counted: the same for all that have as many. */
-static uint32_t fair_share(const lp_top *top, unsigned room)
-{
-    uint32_t limit = 0;
+/* How the lines of the table go to the roles: a heading each, and as many rows for all that have as many. */
+typedef struct division {
+    bool several; /* roles: what is left out of one is told by a line */
+    bool tight;   /* there is no room for a row and that line of each: the headings, and the rows of the first roles */
+    uint32_t share; /* rows of a role */
+    unsigned left;  /* tight: rows in all; else roles that have one row more */
+} division;
 
-    for (;;) {
-        uint64_t needed = 0;
-        bool more = false;
-        for (uint32_t r = 0; r < top->role_count; r++) {
-            uint32_t rows = top->roles[r].row_count;
-            bool cut = rows > limit + 1;
-            needed += 1 + (rows < limit + 1 ? rows : limit + 1) + (cut && top->role_count > 1);
-            more |= cut;
-        }
-        if (needed > room)
-            return limit;
-        limit++;
-        if (!more)
-            return limit;
+static uint64_t lines_with(const lp_top *top, uint32_t share)
+{
+    uint64_t needed = 0, most = (uint64_t)share + (top->role_count > 1);
+
+    for (uint32_t r = 0; r < top->role_count; r++) {
+        uint64_t rows = top->roles[r].row_count > 0 ? top->roles[r].row_count : 1; /* one says that there is none */
+        needed += 1 + (rows < most ? rows : most);
     }
+    return needed;
+}
+
+static division divide(const lp_top *top, unsigned room)
+{
+    division of = {.several = top->role_count > 1, .share = UINT32_MAX};
+    uint32_t most = 0;
+
+    if (room == ALL)
+        return of;
+    for (uint32_t r = 0; r < top->role_count; r++)
+        most = top->roles[r].row_count > most ? top->roles[r].row_count : most;
+    for (of.share = 0; of.share < most && lines_with(top, of.share + 1) <= room;)
+        of.share++;
+    of.tight = of.several && of.share == 0 && most > 0;
+    uint64_t used = of.tight ? top->role_count : lines_with(top, of.share);
+    of.left = used < room ? room - (unsigned)used : of.tight;
+    return of;
+}
+
+/* Rows of the next role that are shown. */
+static uint32_t take_rows(division *of, uint32_t rows)
+{
+    uint32_t share = of->share;
+
+    if (of->share == UINT32_MAX)
+        return rows;
+    if (of->tight) {
+        share = rows < of->left ? rows : of->left;
+        of->left -= share;
+        return share;
+    }
+    if (of->left > 0 && rows > share + of->several) {
+        share++;
+        of->left--;
+    }
+    return rows <= share + of->several ? rows : share; /* a row instead of a line about one row */
 }
 
 static unsigned table_lines(const lp_top *top)
@@ -496,22 +532,21 @@ static void put_nothing(frame *f, const lp_top_role *role)
 static void put_table(frame *f, unsigned room)
 {
     const lp_top *top = f->top;
-    unsigned offset = f->view->offset, at = 0, end = f->lines + room;
-    uint32_t share = offset > 0 || room == ALL ? UINT32_MAX : fair_share(top, room);
+    unsigned offset = f->view->offset, at = 0, end = room == ALL ? ALL : f->lines + room;
+    division of = divide(top, offset > 0 ? ALL : room);
 
-    if (room == ALL)
-        end = ALL;
     for (uint32_t r = 0; r < top->role_count && f->lines < end; r++) {
         const lp_top_role *role = &top->roles[r];
+        uint32_t rows = take_rows(&of, role->row_count);
         if (at++ >= offset)
             put_role(f, role);
-        if (role->row_count == 0 && at++ >= offset && f->lines < end)
+        if (role->row_count == 0 && !of.tight && at++ >= offset && f->lines < end)
             put_nothing(f, role);
-        for (uint32_t i = 0; i < role->row_count && i < share && f->lines < end; i++)
+        for (uint32_t i = 0; i < rows && f->lines < end; i++)
             if (at++ >= offset)
                 put_row(f, role, &role->rows[i]);
-        if (share < role->row_count && f->lines < end && top->role_count > 1)
-            put_more(f, role->row_count - share, "");
+        if (rows < role->row_count && f->lines < end && of.several && !of.tight)
+            put_more(f, role->row_count - rows, "");
     }
 }
 
@@ -651,7 +686,7 @@ static void put_help(frame *f, unsigned room)
         {"share", "of the role's wall time, open phases included"},
         {"blk, strv", "waiting for something; ready, but no CPU was free"},
         {"self", "time in none of its children"},
-        {"~ ! \xe2\x80\xa0", "estimated; mostly our own cost; submitted only (async_work=True)"},
+        {"~ ! \xe2\x80\xa0", "estimated; mostly our own cost; submitted only (async)"},
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof *lines && f->lines < room; i++) {
