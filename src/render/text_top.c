@@ -395,7 +395,7 @@ static void put_role(frame *f, const lp_top_role *role)
     lp_line *line = &f->line;
     bool first = true;
     lp_unit unit;
-    lp_str name = of->role->name.size > 0 ? of->role->name : (lp_str){"\"\"", 2};
+    lp_str name = lp_visible(of->role->name);
 
     lp_line_style(line, LP_BOLD);
     lp_line_name(line, &name, 1, 24, LP_CUT_RIGHT);
@@ -433,7 +433,8 @@ static void put_row(frame *f, const lp_top_role *role, const lp_top_row *row)
     unsigned edge = label_width(f);
     lp_unit unit;
     const char *async = phase->flags & LP_PHASE_ASYNC ? lp_line_glyph(line, "\xe2\x80\xa0", "^") : "";
-    lp_str parts[] = {{"!", phase->untrusted}, {"~", phase->stride > 1}, {async, strlen(async)}, phase->path};
+    lp_str parts[] = {
+        {"!", phase->untrusted}, {"~", phase->stride > 1}, {async, strlen(async)}, lp_visible(phase->path)};
 
     lp_line_put(line, "  ");
     lp_line_name(line, parts, 4, edge > 5 ? edge - 3 : 2, LP_CUT_LEFT);
@@ -581,7 +582,8 @@ static void put_open(frame *f, unsigned limit)
         lp_line_right(line, 13, lp_unit_ns(unit, (double)open->longest_ns));
         lp_line_put(line, "  ");
         unsigned room = line->width > 56 ? line->width - 56 : 16;
-        lp_line_name(line, &role->phases[open->phase].path, 1, room < 24 ? 24 : room, LP_CUT_LEFT);
+        lp_str path = lp_visible(role->phases[open->phase].path);
+        lp_line_name(line, &path, 1, room < 24 ? 24 : room, LP_CUT_LEFT);
         lp_line_style(line, LP_DIM);
         lp_line_put(line, "  ");
         lp_line_name(line, &role->role->name, 1, 12, LP_CUT_RIGHT);
