@@ -10,10 +10,11 @@
 
 #include "render/inert.h"
 #include "render/line.h"
+#include "render/top_lines.h"
 #include "render/units.h"
 
 #define MIN_WIDTH 20u
-#define ALL UINT_MAX
+#define ALL LP_TOP_ALL_LINES
 
 typedef struct frame {
     const lp_top *top;
@@ -458,61 +459,6 @@ static void put_row(frame *f, const lp_top_role *role, const lp_top_row *row)
     end_line(f);
 }
 
-/* How the lines of the table go to the roles: a heading each, and as many rows for all that have as many. */
-typedef struct division {
-    bool several; /* roles: what is left out of one is told by a line */
-    bool tight;   /* there is no room for a row and that line of each: the headings, and the rows of the first roles */
-    uint32_t share; /* rows of a role */
-    unsigned left;  /* tight: rows in all; else roles that have one row more */
-} division;
-
-static uint64_t lines_with(const lp_top *top, uint32_t share)
-{
-    uint64_t needed = 0, most = (uint64_t)share + (top->role_count > 1);
-
-    for (uint32_t r = 0; r < top->role_count; r++) {
-        uint64_t rows = top->roles[r].row_count > 0 ? top->roles[r].row_count : 1; /* one says that there is none */
-        needed += 1 + (rows < most ? rows : most);
-    }
-    return needed;
-}
-
-static division divide(const lp_top *top, unsigned room)
-{
-    division of = {.several = top->role_count > 1, .share = UINT32_MAX};
-    uint32_t most = 0;
-
-    if (room == ALL)
-        return of;
-    for (uint32_t r = 0; r < top->role_count; r++)
-        most = top->roles[r].row_count > most ? top->roles[r].row_count : most;
-    for (of.share = 0; of.share < most && lines_with(top, of.share + 1) <= room;)
-        of.share++;
-    of.tight = of.several && of.share == 0 && most > 0;
-    uint64_t used = of.tight ? top->role_count : lines_with(top, of.share);
-    of.left = used < room ? room - (unsigned)used : of.tight;
-    return of;
-}
-
-/* Rows of the next role that are shown. */
-static uint32_t take_rows(division *of, uint32_t rows)
-{
-    uint32_t share = of->share;
-
-    if (of->share == UINT32_MAX)
-        return rows;
-    if (of->tight) {
-        share = rows < of->left ? rows : of->left;
-        of->left -= share;
-        return share;
-    }
-    if (of->left > 0 && rows > share + of->several) {
-        share++;
-        of->left--;
-    }
-    return rows <= share + of->several ? rows : share; /* a row instead of a line about one row */
-}
-
 static unsigned table_lines(const lp_top *top)
 {
     unsigned lines = 0;
@@ -534,11 +480,11 @@ static void put_table(frame *f, unsigned room)
 {
     const lp_top *top = f->top;
     unsigned offset = f->view->offset, at = 0, end = room == ALL ? ALL : f->lines + room;
-    division of = divide(top, offset > 0 ? ALL : room);
+    lp_top_division of = lp__top_divide(top, offset > 0 ? ALL : room);
 
     for (uint32_t r = 0; r < top->role_count && f->lines < end; r++) {
         const lp_top_role *role = &top->roles[r];
-        uint32_t rows = take_rows(&of, role->row_count);
+        uint32_t rows = lp__top_take_rows(&of, role->row_count);
         if (at++ >= offset)
             put_role(f, role);
         if (role->row_count == 0 && !of.tight && at++ >= offset && f->lines < end)
