@@ -338,8 +338,10 @@ static void put_empty_reason(lp_text *text)
     lp_words words;
     char where[LP_INERT_BYTES(60)];
 
-    lp_inert(where, sizeof where, &run->directory, 1, 60, LP_CUT_LEFT, text->line.utf8);
-    if (strcmp(run->empty_reason, "missing") == 0)
+    bool missing = strcmp(run->empty_reason, "missing") == 0;
+    lp_str directory = missing ? lp_visible(run->directory) : run->directory;
+    lp_inert(where, sizeof where, &directory, 1, 60, LP_CUT_LEFT, text->line.utf8);
+    if (missing)
         snprintf(words, sizeof words,
                  "No run directory %s there is no directory %s. Give the one that the program was told to write "
                  "(run_dir= or "
@@ -425,7 +427,7 @@ static void put_role_title(lp_text *text, const lp_report_role *role)
     uint32_t count = role->role->worker_count;
     char title[256], label[LP_LABEL_SIZE];
     lp_unit unit;
-    lp_str name = role->role->name;
+    lp_str name = lp_visible(role->role->name);
     size_t size = name.size < sizeof title ? name.size : sizeof title;
 
     for (size_t i = 0; i < size; i++) /* only ASCII: what upper case is elsewhere depends on the language */

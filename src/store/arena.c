@@ -78,14 +78,15 @@ void *lp_arena_take(lp_arena *arena, size_t size)
     return take_chunk(arena, size);
 }
 
-void *lp_arena_grow(lp_arena *arena, void *array, uint32_t count, size_t size)
+void *lp_arena_grow(lp_arena *arena, void *array, uint32_t count, size_t element)
 {
-    if ((count & (count - 1)) != 0)
+    if (count != 0 && (count < 4 || (count & (count - 1)) != 0))
         return array;
-    void *bigger = lp_arena_take(arena, (count ? count * (size_t)2 : 1) * size);
-    if (bigger && count > 0)
-        memcpy(bigger, array, count * size);
-    return bigger;
+    size_t room = count ? 2 * (size_t)count : 4;
+    void *grown = lp_arena_take(arena, room * element);
+    if (grown && count)
+        memcpy(grown, array, count * element);
+    return grown;
 }
 
 lp_str lp_arena_str(lp_arena *arena, const void *data, size_t size)
