@@ -9,6 +9,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 __version__: str
 
 _Row: TypeAlias = tuple[Any, ...]
+_Compared: TypeAlias = tuple[list[_Row], list[tuple[str, ...]]]  # a run: its tree, the paths of its open phases
 """A phase, see src/python/convert.h."""
 _Pairs: TypeAlias = list[tuple[str, str]]
 
@@ -211,13 +212,15 @@ def report_json(run: dict[str, Any], samples: bool, /) -> str: ...
 def report_file(path: str, json: bool, /) -> str:
     """The report of a run directory, from files to text. Raises OSError."""
 
-def compare_trees(a: list[_Row], b: list[_Row], /) -> list[tuple[str, int, int, float, float, float, float, int]]:
-    """(phase, entries a, b, mean a, b, median a, b in ns, measured entries), in the order of the report."""
+def compare_trees(
+    a: _Compared, b: _Compared, /
+) -> list[tuple[str, int, int, float, float, float, float, int, int, int]]:
+    """(phase, entries a, b, mean a, b, median a, b in ns, measured entries, open a, b), in the order of the report."""
 
 def render_comparison(
-    a: list[_Row], b: list[_Row], label_a: str, label_b: str, width: int, color: bool, utf8: bool, /
+    a: _Compared, b: _Compared, label_a: str, label_b: str, width: int, color: bool, utf8: bool, /
 ) -> str: ...
-def comparison_json(a: list[_Row], b: list[_Row], label_a: str, label_b: str, /) -> str: ...
+def comparison_json(a: _Compared, b: _Compared, label_a: str, label_b: str, /) -> str: ...
 def cli_main(
     argv: list[str],
     out_write: Callable[[str], object],

@@ -30,6 +30,7 @@ struct lp__run_state {
     bool has_first, finished;
     lp_arena *tree_arena; /* owned; of `tree` */
     lp_tree tree;
+    uint64_t *tree_open; /* open entries by its phase index; in tree_arena */
 };
 
 static lp_status grow(void **array, uint32_t count, uint32_t *capacity, size_t size)
@@ -700,6 +701,22 @@ static lp_status finish_roles(lp_run *run)
     return LP_OK;
 }
 
+/* Its open phases by index of a tree that has their paths; open_ns: NULL if it does not matter. */
+static void add_open(const lp_run_worker *worker, const lp_tree *tree, uint64_t *open_entries, uint64_t *open_ns)
+{
+    for (uint32_t o = 0; o < worker->open_count; o++) {
+        const lp_run_open *open = &worker->open[o];
+        uint32_t at = 0;
+        for (uint32_t d = 0; d < open->depth && at != UINT32_MAX; d++)
+            at = lp_tree_find(tree, at, open->path[d]);
+        if (at == UINT32_MAX)
+            continue;
+        open_entries[at]++;
+        if (open_ns)
+            open_ns[at] = lp__add_u64(open_ns[at], open->open_ns);
+    }
+}
+
 static lp_status finish_open(lp_run *run)
 {
     for (uint32_t i = 0; i < run->role_count; i++) {
@@ -711,16 +728,7 @@ static lp_status finish_open(lp_run *run)
     }
     for (uint32_t i = 0; i < run->worker_count; i++) {
         lp_run_role *role = &run->roles[run->workers[i].role_index];
-        for (uint32_t o = 0; o < run->workers[i].open_count; o++) {
-            const lp_run_open *open = &run->workers[i].open[o];
-            uint32_t at = 0;
-            for (uint32_t d = 0; d < open->depth && at != UINT32_MAX; d++)
-                at = lp_tree_find(&role->tree, at, open->path[d]);
-            if (at == UINT32_MAX)
-                continue;
-            role->open_ns[at] = lp__add_u64(role->open_ns[at], open->open_ns);
-            role->open_entries[at]++;
-        }
+        add_open(&run->workers[i], &role->tree, role->open_entries, role->open_ns);
     }
     return LP_OK;
 }
@@ -757,12 +765,22 @@ const lp_tree *lp_run_tree(lp_run *run)
     lp_status status = lp_tree_init(&state->tree, arena);
     for (uint32_t i = 0; status == LP_OK && i < run->role_count; i++)
         status = lp_tree_merge(&state->tree, 0, &run->roles[i].tree);
-    if (status != LP_OK) {
+    state->tree_open = status == LP_OK ? lp_arena_take(arena, state->tree.count * sizeof *state->tree_open) : NULL;
+    if (!state->tree_open) {
         lp_arena_free(arena);
         return NULL;
     }
+    for (uint32_t i = 0; i < run->worker_count; i++)
+        add_open(&run->workers[i], &state->tree, state->tree_open, NULL);
     state->tree_arena = arena;
     return &state->tree;
+}
+
+const uint64_t *lp_run_open_entries(lp_run *run)
+{
+    if (!lp_run_tree(run))
+        return NULL;
+    return run->role_count == 1 ? run->roles[0].open_entries : run->state->tree_open;
 }
 
 const lp_run_role *lp_run_role_find(const lp_run *run, lp_str name)

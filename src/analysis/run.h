@@ -134,6 +134,8 @@ lp_status lp_run_finish(lp_run *run);
 
 /* The tree over all roles, made at the first call (so not thread-safe); borrowed. NULL without memory. */
 const lp_tree *lp_run_tree(lp_run *run);
+/* By phase index of that tree: entries that are open. Borrowed; NULL without memory. */
+const uint64_t *lp_run_open_entries(lp_run *run);
 /* NULL if there is no such role. */
 const lp_run_role *lp_run_role_find(const lp_run *run, lp_str name);
 

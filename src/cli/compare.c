@@ -16,10 +16,9 @@ static int load(const lp_cli_call *call, const char *directory, lp_run **run)
     lp_status status = lp_run_load(directory, (lp_run_options){.adopt = false, .segments = true}, run, &error);
     if (status != LP_OK)
         return lp__cli_fail(call->io, "%s", error.text[0] ? error.text : lp_status_text(status));
+    int said = (*run)->empty_reason[0] ? lp__cli_no_run(call->io, directory) : LP_EXIT_OK;
     if ((*run)->empty_reason[0] == 'm')
-        return lp__cli_no_directory(call->io, directory);
-    if ((*run)->empty_reason[0])
-        lp__cli_fail(call->io, "%s: no worker files in workers/<host>/ and no running process", directory);
+        return said;
     if ((*run)->unreadable_count > 0)
         lp__cli_fail(call->io, "%s: %u worker file(s) cannot be read, their work is missing", directory,
                      (*run)->unreadable_count);
@@ -52,9 +51,10 @@ static int run(const lp_cli_call *call)
         result = load(call, call->arguments[i], &runs[i]);
     if (result == LP_EXIT_OK) {
         lp_status status = LP_E_MEMORY;
-        const lp_tree *trees[2] = {lp_run_tree(runs[0]), lp_run_tree(runs[1])};
-        if (trees[0] && trees[1])
-            status = lp_compare(trees[0], trees[1], &comparison);
+        lp_compared a = {lp_run_tree(runs[0]), lp_run_open_entries(runs[0])};
+        lp_compared b = {lp_run_tree(runs[1]), lp_run_open_entries(runs[1])};
+        if (a.tree && b.tree)
+            status = lp_compare(a, b, &comparison);
         result = status == LP_OK ? write_comparison(call, comparison, call->values.json || format[0] == 'j')
                                  : lp__cli_fail(call->io, "compare: %s", lp_status_text(status));
     }
@@ -68,7 +68,7 @@ const lp_cli_command lp__cli_compare = {
     .name = "compare",
     .summary = "two runs phase by phase: what got slower, what is new",
     .details = "Compares the mean and the median of an entry of every phase, over all roles:\n"
-               "what is in one run only first, then the largest regression first.",
+               "what was finished in one run only first, then the largest regression first.",
     .arguments = {"RUN_A", "RUN_B"},
     .options = options,
     .option_count = sizeof options / sizeof *options,

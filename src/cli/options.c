@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "render/inert.h"
 
@@ -34,13 +33,6 @@ int lp__cli_fail(const lp_cli_io *io, const char *format, ...)
     put_inert(io->err, text);
     lp_sink_char(io->err, '\n');
     return LP_EXIT_USAGE;
-}
-
-int lp__cli_no_directory(const lp_cli_io *io, const char *path)
-{
-    struct stat found;
-
-    return lp__cli_fail(io, stat(path, &found) == 0 ? "%s: is no directory" : "%s: no such directory", path);
 }
 
 void lp__cli_version(const lp_cli_io *io)

@@ -56,8 +56,11 @@ int lp__cli_parse(lp_cli_call *call, int argc, const char *const *argv, bool *do
 const char *lp__cli_program(const lp_cli_io *io);
 /* "lineprofiler: <text>" and a newline on stderr; returns LP_EXIT_USAGE. */
 int lp__cli_fail(const lp_cli_io *io, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Says that there is no run directory of this name, or that it is none. */
-int lp__cli_no_directory(const lp_cli_io *io, const char *path);
+/* Says that there is no run directory of this name, or that nothing is in it, and which one may have been meant. */
+int lp__cli_no_run(const lp_cli_io *io, const char *path);
+typedef char lp_cli_near[4096 + 48];
+/* Whether there is a run directory near a path that is none; `near` is a sentence that names it. */
+bool lp__cli_near_of(const char *path, lp_cli_near near);
 void lp__cli_version(const lp_cli_io *io);
 void lp__cli_usage(const lp_cli_command *command, const lp_cli_io *io, lp_sink *sink);
 void lp__cli_help(const lp_cli_command *command, const lp_cli_io *io);

@@ -55,8 +55,9 @@ static int run(const lp_cli_call *call)
     bool missing = run->empty_reason[0] == 'm', lost = run->worker_count == 0 && run->unreadable_count > 0;
     int result =
         write_report(call, report, call->values.json || format[0] == 'j', missing || lost ? LP_EXIT_USAGE : LP_EXIT_OK);
-    if (missing)
-        lp__cli_no_directory(call->io, directory); /* what was printed may go into a file */
+    lp_cli_near near;
+    if (missing || (run->empty_reason[0] && lp__cli_near_of(directory, near)))
+        lp__cli_no_run(call->io, directory); /* what was printed may go into a file */
     if (lost)
         lp__cli_fail(call->io, "%s: none of its %u worker file(s) can be read", directory, run->unreadable_count);
     lp_report_free(report);

@@ -33,6 +33,7 @@ typedef struct session {
     char filter[FILTER_ROOM];
     char *role; /* owned: the name that is chosen */
     lp_error error;
+    lp_cli_near near;
     uint64_t looked_ns; /* CLOCK_MONOTONIC */
     unsigned most, page;
     bool failed; /* the last look; error says why */
@@ -85,7 +86,7 @@ static void look(session *s)
 }
 
 /* What --once and the first frame answer for; LP_EXIT_OK: there is something to show, or there may be. */
-static int check(const session *s)
+static int check(session *s)
 {
     const lp_cli_call *call = s->call;
     const char *directory = call->arguments[0];
@@ -93,7 +94,9 @@ static int check(const session *s)
     if (s->failed)
         return lp__cli_fail(call->io, "%s", s->error.text[0] ? s->error.text : directory);
     if (s->top->run->empty_reason[0] == 'm')
-        return lp__cli_no_directory(call->io, directory);
+        return lp__cli_no_run(call->io, directory);
+    if (s->top->run->empty_reason[0] && lp__cli_near_of(directory, s->near))
+        s->view.near = s->near;
     if (s->top->run->worker_count == 0 && s->top->run->unreadable_count > 0)
         return lp__cli_fail(call->io, "%s: none of its %u worker file(s) can be read", directory,
                             s->top->run->unreadable_count);

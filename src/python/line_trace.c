@@ -12,13 +12,14 @@
  *   what it would see alone.
  * - Another evaluation hook: ours calls it. One that comes after ours and does not call ours hides us until it goes.
  * - Deep recursion: with a hook, a call from Python to Python takes C stack on 3.11. Below half of the stack the hook steps
- *   aside; from there on everything is traced, and frames that are not marked are refused.
+ *   aside; from there on everything is traced in all threads, and frames that are not marked are refused.
  * - Frames that are running when it starts: see `flag_running`.
  * - greenlet: leaves one frame and goes on in another without a call, with the byte of the one that it left. Once it is imported
  *   everything is traced, too.
  * - A marked frame that calls sys.settrace itself loses its lines from there to its next call of Python code.
  *
  * Everything here runs with the GIL held. From 3.12 on this file is empty. */
+#include "core/wiped.h"
 #include "python/line.h"
 
 #if LPY_FRAME_TRACING
@@ -59,6 +60,8 @@ static struct {
     uintptr_t direct;        /* see is_direct */
     unsigned epoch;          /* another one: what was saved before a call is of the past */
     unsigned aside;          /* threads that are so deep that the hook stepped aside */
+    uint64_t newest;         /* while it has: number of the last thread state that is traced */
+    volatile uint32_t *own;  /* NULL or wiped memory, 1 while it has: threads in `aside` are of this process */
 } state = {.extra = -1, .round = 1, .passes = NO_SLOT, .direct = UINTPTR_MAX};
 
 static __thread struct {
@@ -66,6 +69,7 @@ static __thread struct {
     uintptr_t not_deep;  /* ~address: below it the hook steps aside; 0 not known yet */
     uintptr_t limit;     /* ~address: below it the hook takes its slow way; 0 in marked frames and at first */
     unsigned own_epochs; /* those that this thread made while it stepped aside: what it saved stays good */
+    unsigned aside;      /* how often this thread is in `aside` */
     bool asking;         /* runs a `select` */
 } here __attribute__((tls_model("initial-exec")));
 
@@ -244,6 +248,25 @@ static void rescan(void)
         flag_running(tstate, tstate == self);
 }
 
+/* While the hook is aside, a thread that begins has no function of ours until somebody has an event, as the one that began it has at
+ * its next line: everything is traced. In a forked child the threads that were deep may not be there. */
+static NOINLINE void look_around(void)
+{
+    PyThreadState *self = lpy_thread_state(), *head = PyInterpreterState_ThreadHead(self->interp), *tstate = head;
+
+    if (state.own && !*state.own) {
+        *state.own = 1;
+        state.aside = here.aside;
+        if (!state.aside) {
+            _PyInterpreterState_SetEvalFrameFunc(self->interp, hook);
+            rescan();
+        }
+    }
+    for (; state.aside && tstate && tstate->id > state.newest; tstate = PyThreadState_Next(tstate))
+        flag_running(tstate, tstate == self);
+    state.newest = head->id;
+}
+
 static void set_passes(void)
 {
     state.passes = state.greenlets ? NO_SLOT : state.plain;
@@ -356,6 +379,8 @@ static inline bool usual_event(PyFrameObject *object, int what, PyObject *arg)
 static __attribute__((flatten)) int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
 {
     (void)object;
+    if (LP_UNLIKELY(state.aside))
+        look_around();
     if (!usual_event(frame, what, arg) && is_wanted(what) && !event(frame, what, arg) && PyErr_Occurred())
         return -1;
     return 0;
@@ -372,6 +397,8 @@ static int trace_both(PyObject *object, PyFrameObject *frame, int what, PyObject
         tstate->c_tracefunc = other;
         return other(object, frame, what, arg);
     }
+    if (LP_UNLIKELY(state.aside))
+        look_around();
     if (is_wanted(what)) {
         bool measured = event(frame, what, arg);
         if (!measured && PyErr_Occurred())
@@ -474,16 +501,21 @@ static inline PyObject *evaluate_alone(PyThreadState *tstate, lpy_frame *frame, 
 }
 
 /* Without a hook, so that calls below take no C stack on 3.11. Their frames inherit the flag: all of them are traced. Other threads
- * have no hook then, either: everything is traced there, too. */
+ * have no hook then, either: everything is traced there, too, see look_around. */
 static NOINLINE PyObject *evaluate_deep(PyThreadState *tstate, lpy_frame *frame, int throwing)
 {
     PyObject *result;
 
     if (state.aside++ == 0) {
         _PyInterpreterState_SetEvalFrameFunc(tstate->interp, state.next);
+        state.newest = PyInterpreterState_ThreadHead(tstate->interp)->id;
+        if (state.own)
+            *state.own = 1;
         flag_others(tstate);
     }
+    here.aside++;
     result = evaluate(tstate, frame, throwing, true);
+    here.aside--;
     if (--state.aside == 0 && state.active) {
         _PyInterpreterState_SetEvalFrameFunc(tstate->interp, hook);
         flag_others(tstate);
@@ -559,8 +591,7 @@ static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
 static int hook_answers(PyThreadState *tstate)
 {
     PyObject *code = Py_CompileString("None", "<lineprofiler>", Py_eval_input);
-    PyObject *globals = code ? PyDict_New() : NULL;
-    PyObject *value = NULL;
+    PyObject *globals = code ? PyDict_New() : NULL, *value = NULL;
 
     state.called = false;
     if (globals) {
@@ -592,6 +623,8 @@ static int switch_on(void)
                 _PyInterpreterState_SetEvalFrameFunc(self->interp, hook);
         }
     }
+    if (!state.own)
+        state.own = lp__guard_words();
     state.modules = PyImport_GetModuleDict();
     look_for_greenlets();
     state.active = true;
@@ -651,18 +684,19 @@ static bool want(LineEngine *engine, PyObject *object, bool on)
     return !kept && keep_slot(code, 0);
 }
 
-static bool is_on(const LineEngine *engine)
+/* Of those that are on; engine_count: it is off. */
+static size_t place_of(const LineEngine *engine)
 {
-    bool found = false;
+    size_t i = 0;
 
-    for (size_t i = 0; i < state.engine_count; i++)
-        found = found || state.engines[i] == engine;
-    return found;
+    while (i < state.engine_count && state.engines[i] != engine)
+        i++;
+    return i;
 }
 
 static void trace_arm(LineEngine *engine, PyObject *code, bool on)
 {
-    if (on && !is_on(engine))
+    if (on && place_of(engine) == state.engine_count)
         return; /* the program stopped it while it was asked for this code: nothing may point to it */
     if (!want(engine, code, on))
         lpy_line_note(engine, "no memory to measure a function");
@@ -682,10 +716,8 @@ static void want_all(LineEngine *engine, bool on)
 
 static void trace_stop(LineEngine *engine)
 {
-    size_t i = 0;
+    size_t i = place_of(engine);
 
-    while (i < state.engine_count && state.engines[i] != engine)
-        i++;
     if (i == state.engine_count)
         return;
     state.engines[i] = state.engines[--state.engine_count];

@@ -336,7 +336,7 @@ static PyObject *report_file(PyObject *Py_UNUSED(module), PyObject *args)
 
 typedef struct pair { /* two trees and what comes of them */
     lp_arena *arena;  /* owned */
-    lp_tree a, b;
+    lp_tree trees[2];
     lp_comparison *comparison; /* owned */
 } pair;
 
@@ -346,23 +346,55 @@ static void pair_free(pair *of)
     lp_arena_free(of->arena);
 }
 
+/* A run as (rows of its tree, paths of its open phases, one for each entry). false with an exception. */
+static bool to_compared(PyObject *side, lp_tree *tree, lp_compared *run)
+{
+    PyObject *rows, *open;
+    uint32_t at = 0;
+
+    if (!PyArg_ParseTuple(side, "OO!", &rows, &PyList_Type, &open) || !lp_py_to_tree(rows, tree))
+        return false;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(open); i++) /* all of them get their place before places are counted */
+        if (!lp__py_phase_of(tree, PyList_GET_ITEM(open, i), &at))
+            return false;
+    uint64_t *entries = lp_arena_take(tree->arena, tree->count * sizeof *entries);
+    if (!entries) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(open); i++) {
+        if (!lp__py_phase_of(tree, PyList_GET_ITEM(open, i), &at))
+            return false;
+        entries[at]++;
+    }
+    *run = (lp_compared){tree, entries};
+    return true;
+}
+
 /* false with an exception, nothing is left then. */
 static bool pair_make(PyObject *a, PyObject *b, pair *of)
 {
+    PyObject *const sides[2] = {a, b};
+    lp_compared runs[2];
+    lp_status status;
+
     memset(of, 0, sizeof *of);
     of->arena = lp_arena_new();
-    lp_status status = of->arena ? lp_tree_init(&of->a, of->arena) : LP_E_MEMORY;
-    if (status == LP_OK)
-        status = lp_tree_init(&of->b, of->arena);
-    if (status == LP_OK && lp_py_to_tree(a, &of->a) && lp_py_to_tree(b, &of->b)) {
-        status = lp_compare(&of->a, &of->b, &of->comparison);
-        if (status == LP_OK)
-            return true;
+    status = of->arena ? LP_OK : LP_E_MEMORY;
+    for (int i = 0; i < 2 && status == LP_OK; i++) {
+        status = lp_tree_init(&of->trees[i], of->arena);
+        if (status == LP_OK && !to_compared(sides[i], &of->trees[i], &runs[i])) {
+            pair_free(of);
+            return false;
+        }
     }
-    if (status != LP_OK)
+    if (status == LP_OK)
+        status = lp_compare(runs[0], runs[1], &of->comparison);
+    if (status != LP_OK) {
         lp_py_raise(status, NULL);
-    pair_free(of);
-    return false;
+        pair_free(of);
+    }
+    return status == LP_OK;
 }
 
 static PyObject *compare_trees(PyObject *Py_UNUSED(module), PyObject *args)
@@ -370,14 +402,15 @@ static PyObject *compare_trees(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *a, *b;
     pair of;
 
-    if (!PyArg_ParseTuple(args, "OO:compare_trees", &a, &b) || !pair_make(a, b, &of))
+    if (!PyArg_ParseTuple(args, "O!O!:compare_trees", &PyTuple_Type, &a, &PyTuple_Type, &b) || !pair_make(a, b, &of))
         return NULL;
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list && i < of.comparison->count; i++) {
         const lp_delta *row = &of.comparison->rows[i];
-        PyObject *entry = Py_BuildValue("(NKKddddK)", lp_py_from_str(row->path), (unsigned long long)row->entries_a,
+        PyObject *entry = Py_BuildValue("(NKKddddKKK)", lp_py_from_str(row->path), (unsigned long long)row->entries_a,
                                         (unsigned long long)row->entries_b, row->per_entry_a, row->per_entry_b,
-                                        row->p50_a, row->p50_b, (unsigned long long)row->measured);
+                                        row->p50_a, row->p50_b, (unsigned long long)row->measured,
+                                        (unsigned long long)row->open_a, (unsigned long long)row->open_b);
         if (!entry || PyList_Append(list, entry) < 0)
             Py_CLEAR(list);
         Py_XDECREF(entry);
@@ -394,8 +427,9 @@ static PyObject *render_comparison(PyObject *Py_UNUSED(module), PyObject *args)
     pair of;
     lp_sink sink;
 
-    if (!PyArg_ParseTuple(args, "OOO&O&Ipp:render_comparison", &a, &b, PyUnicode_FSConverter, &label_a,
-                          PyUnicode_FSConverter, &label_b, &options.width, &color, &utf8))
+    if (!PyArg_ParseTuple(args, "O!O!O&O&Ipp:render_comparison", &PyTuple_Type, &a, &PyTuple_Type, &b,
+                          PyUnicode_FSConverter, &label_a, PyUnicode_FSConverter, &label_b, &options.width, &color,
+                          &utf8))
         return NULL;
     options.color = color != 0;
     options.utf8 = utf8 != 0;
@@ -419,8 +453,8 @@ static PyObject *comparison_json(PyObject *Py_UNUSED(module), PyObject *args)
     pair of;
     lp_sink sink;
 
-    if (!PyArg_ParseTuple(args, "OOO&O&:comparison_json", &a, &b, PyUnicode_FSConverter, &label_a,
-                          PyUnicode_FSConverter, &label_b))
+    if (!PyArg_ParseTuple(args, "O!O!O&O&:comparison_json", &PyTuple_Type, &a, &PyTuple_Type, &b, PyUnicode_FSConverter,
+                          &label_a, PyUnicode_FSConverter, &label_b))
         return NULL;
     PyObject *text = NULL;
     if (pair_make(a, b, &of)) {

@@ -38,6 +38,14 @@ static void put_side(lp_line *line, unsigned edge, uint64_t entries, double per_
     lp_line_right(line, edge, entries > 0 ? lp_unit_ns(unit, per_entry) : lp_line_glyph(line, "\xe2\x80\x94", "-"));
 }
 
+/* "": nothing to be said of the change, or no change. */
+static const char *mark_of(const lp_delta *row)
+{
+    if (row->only_in || row->unfinished_in || row->per_entry_a <= 0.0)
+        return "";
+    return row->thin ? "?" : row->tail_moved ? "~" : "";
+}
+
 static void put_row(lp_line *line, const table *at, const lp_delta *row)
 {
     char change[LP_UNIT_SIZE + 8];
@@ -48,21 +56,22 @@ static void put_row(lp_line *line, const table *at, const lp_delta *row)
     put_side(line, at->b, row->entries_b, row->per_entry_b);
     if (row->only_in) {
         snprintf(change, sizeof change, "only in %c", row->only_in);
+    } else if (row->unfinished_in) {
+        snprintf(change, sizeof change, "open in %c", row->unfinished_in);
     } else if (row->per_entry_a <= 0.0) {
         snprintf(change, sizeof change, "n/a");
     } else {
-        const char *mark = row->thin ? "?" : row->tail_moved ? "~" : "";
         if (row->percent < 1e6)
             lp_unit_fixed(unit, row->percent, 1);
         else
             lp_unit_count_in(unit, (lp_i128)row->percent, 6);
-        snprintf(change, sizeof change, "%s%s%%%s", row->percent >= 0.0 && unit[0] != '-' ? "+" : "", unit, mark);
+        snprintf(change, sizeof change, "%s%s%%%s", row->percent >= 0.0 && unit[0] != '-' ? "+" : "", unit,
+                 mark_of(row));
         if (!row->thin && (row->percent > 10.0 || row->percent < -10.0))
             lp_line_style(line, row->percent > 0 ? LP_WARN : LP_BAR);
     }
     /* A mark stands outside the column, so that the percent signs line up. */
-    bool marked = change[strlen(change) - 1] == '?' || change[strlen(change) - 1] == '~';
-    lp_line_right(line, at->change + marked, change);
+    lp_line_right(line, at->change + (mark_of(row)[0] != '\0'), change);
     lp_line_style(line, LP_PLAIN);
     lp_line_right(line, at->entries, lp_unit_count_in(unit, (lp_i128)row->samples, 10));
     lp_line_end(line);
@@ -75,7 +84,7 @@ static void put_tails(lp_line *line, const lp_comparison *comparison, const tabl
     for (uint32_t i = 0; i < comparison->count; i++) {
         const lp_delta *row = &comparison->rows[i];
         lp_unit mean, p50;
-        if (!row->tail_moved || row->thin)
+        if (mark_of(row)[0] != '~')
             continue;
         if (named >= 12 && !all) {
             more++;
@@ -100,8 +109,8 @@ static void put_notes(lp_line *line, const lp_comparison *comparison, const tabl
     bool thin = false, tail = false;
 
     for (uint32_t i = 0; i < comparison->count; i++) {
-        thin = thin || comparison->rows[i].thin;
-        tail = tail || (comparison->rows[i].tail_moved && !comparison->rows[i].thin);
+        thin = thin || mark_of(&comparison->rows[i])[0] == '?';
+        tail = tail || mark_of(&comparison->rows[i])[0] == '~';
     }
     if (thin || tail)
         lp_line_end(line);
@@ -146,7 +155,7 @@ lp_status lp_render_comparison_text(const lp_comparison *comparison, const char 
     for (uint32_t i = 0; i < comparison->count; i++)
         put_row(&line, &at, &comparison->rows[i]);
     if (comparison->count == 0) {
-        lp_line_put(&line, "no phase was entered in either run");
+        lp_line_put(&line, "no phase was finished in either run");
         lp_line_end(&line);
     }
     put_notes(&line, comparison, &at, options.all);
@@ -192,6 +201,10 @@ lp_status lp_render_comparison_json(const lp_comparison *comparison, const char 
         lp_json_int(&json, (lp_i128)row->entries_a);
         lp_json_key(&json, "calls_b");
         lp_json_int(&json, (lp_i128)row->entries_b);
+        lp_json_key(&json, "open_a");
+        lp_json_int(&json, (lp_i128)row->open_a);
+        lp_json_key(&json, "open_b");
+        lp_json_int(&json, (lp_i128)row->open_b);
         for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
             lp_json_key(&json, figures[f].key);
             lp_json_double(&json, figures[f].value);

@@ -680,6 +680,11 @@ static void put_waiting(frame *f)
     lp_line_style(&f->line, LP_DIM);
     lp_line_put(&f->line, "Nobody has recorded into this directory yet; waiting.");
     end_line(f);
+    if (f->view->near) {
+        lp_str near = {f->view->near, strlen(f->view->near)};
+        lp_line_name(&f->line, &near, 1, f->line.width, LP_CUT_LEFT);
+        end_line(f);
+    }
 }
 
 static void put_body(frame *f, unsigned height, unsigned *most, unsigned *page)

@@ -13,6 +13,7 @@ typedef struct lp_top_view {
     double interval_s;
     bool paused, help;
     bool typing;         /* the filter is being typed: it stands in the last line */
+    const char *near;    /* a sentence for who looks at a directory in which nobody has recorded; NULL none */
     const char *message; /* instead of the keys in the last line; NULL none */
 } lp_top_view;
 

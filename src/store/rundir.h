@@ -37,5 +37,8 @@ const lp_source *lp_rundir_sources(const lp_rundir *dir, size_t *count); /* sort
 /* Reads one source whole; *worker owned by the caller on LP_OK. What was replaced since the listing (by a newer
  * snapshot, or since the process ended) is read from where it is now. One call at a time per list. */
 lp_status lp_rundir_read(const lp_rundir *dir, size_t index, lp_worker **worker, lp_error *error);
+/* Run directories near a path that is none: the one that it lies in (RUN/workers, a snapshot), else those right below
+ * it. How many; the first by name goes to `first`, terminated. 0: none was found, or it has no room. */
+uint32_t lp_rundir_near(const char *path, char *first, size_t room);
 
 #endif

@@ -24,6 +24,11 @@ static lp_run *run_of(unsigned b)
     return made_finish(run);
 }
 
+static lp_compared compared(lp_run *run)
+{
+    return (lp_compared){lp_run_tree(run), lp_run_open_entries(run)};
+}
+
 static const lp_delta *row_of(const lp_comparison *comparison, const char *path)
 {
     for (uint32_t i = 0; i < comparison->count; i++)
@@ -39,7 +44,7 @@ static void rows_and_marks(void)
     lp_run *a = run_of(0), *b = run_of(1);
     lp_comparison *comparison = NULL;
 
-    REQUIRE(lp_compare(lp_run_tree(a), lp_run_tree(b), &comparison) == LP_OK);
+    REQUIRE(lp_compare(compared(a), compared(b), &comparison) == LP_OK);
     CHECK_EQ(comparison->count, 7);
     CHECK(comparison->rows[0].only_in && comparison->rows[1].only_in && !comparison->rows[2].only_in);
     CHECK_MEM(comparison->rows[2].path.data, "thin", 4); /* 5x */
@@ -82,7 +87,7 @@ static void evidence_is_what_was_measured(void)
         worker->tree.phases[made_path(worker, "iteration")].stride = cases[i].stride;
         made_add(b, worker);
         made_finish(b);
-        REQUIRE(lp_compare(lp_run_tree(a), lp_run_tree(b), &comparison) == LP_OK);
+        REQUIRE(lp_compare(compared(a), compared(b), &comparison) == LP_OK);
         CHECK_EQ(row_of(comparison, "iteration")->thin, cases[i].thin);
         CHECK_EQ(row_of(comparison, "iteration")->samples, 2000);
         lp_comparison_free(comparison);
@@ -112,7 +117,7 @@ static void by_how_much_it_moved(void)
             made_add(runs[r], worker);
             made_finish(runs[r]);
         }
-        REQUIRE(lp_compare(lp_run_tree(runs[0]), lp_run_tree(runs[1]), &comparison) == LP_OK);
+        REQUIRE(lp_compare(compared(runs[0]), compared(runs[1]), &comparison) == LP_OK);
         CHECK_NEAR(row_of(comparison, "p")->percent, cases[i].percent, 1e-9);
         CHECK_EQ(row_of(comparison, "p")->tail_moved, cases[i].tail);
         lp_comparison_free(comparison);
@@ -137,7 +142,7 @@ static void the_text(void)
     lp_run *a = run_of(0), *b = run_of(1);
     lp_comparison *comparison = NULL;
 
-    REQUIRE(lp_compare(lp_run_tree(a), lp_run_tree(b), &comparison) == LP_OK);
+    REQUIRE(lp_compare(compared(a), compared(b), &comparison) == LP_OK);
     lp_sink_open_memory(&sink);
     CHECK_EQ(lp_render_comparison_text(comparison, "one", "t\x1bwo", (lp_text_options){.utf8 = true}, &sink), LP_OK);
     lp_sink_flush(&sink);
@@ -153,12 +158,82 @@ static void the_text(void)
     lp_run_free(b);
 }
 
+/* What a run has entered it has, also when it never finished it. Of several roles, whose trees are merged first. */
+static void what_is_only_open(void)
+{
+    static const struct {
+        const char *path;
+        char only_in, unfinished_in;
+        unsigned open_a, open_b;
+        bool thin;
+    } cases[] = {{"opens in A/below", 0, 'A', 1, 0, false},
+                 {"opens in A", 0, 'A', 3, 0, true},
+                 {"opens in B", 0, 'B', 0, 2, false},
+                 {"only B", 'B', 0, 0, 0, false},
+                 {"both", 0, 0, 2, 2, false}};
+    static lp_sink sink;
+    lp_run *runs[2];
+    lp_comparison *comparison = NULL;
+
+    for (unsigned r = 0; r < 2; r++) {
+        runs[r] = made_or_die(lp_run_new());
+        for (unsigned role = 0; role < 2; role++) {
+            lp_worker *worker = made_worker(role ? "actor" : "main", "h", role + 1);
+            made_entries(worker, "both", 50, MS, MS, 1.0, 0.0);
+            made_open(worker, "both", MS, 1);
+            made_open(worker, "neither", MS, 1);
+            if (r == 0) {
+                made_entries(worker, "opens in B", 50, MS, MS, 1.0, 0.0);
+                made_open(worker, "opens in A", MS, 1);
+            } else {
+                made_open(worker, "opens in B", MS, 1);
+            }
+            made_add(runs[r], worker);
+        }
+        lp_worker *last = made_worker("actor", "h", 3);
+        if (r == 0) {
+            made_open(last, "opens in A", MS, 1);
+            made_open(last, "opens in A/below", MS, 1);
+        } else {
+            made_entries(last, "opens in A", 2, MS, MS, 1.0, 0.0);
+            made_entries(last, "opens in A/below", 40, MS, MS, 1.0, 0.0);
+            made_entries(last, "only B", 40, 2 * MS, 2 * MS, 1.0, 0.0);
+        }
+        made_add(runs[r], last);
+        made_finish(runs[r]);
+    }
+    REQUIRE(lp_compare(compared(runs[0]), compared(runs[1]), &comparison) == LP_OK);
+    CHECK_EQ(comparison->count, 5); /* without "neither" */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const lp_delta *row = row_of(comparison, cases[i].path);
+        CHECK_EQ(row->only_in, cases[i].only_in);
+        CHECK_EQ(row->unfinished_in, cases[i].unfinished_in);
+        CHECK_EQ(row->open_a, cases[i].open_a);
+        CHECK_EQ(row->open_b, cases[i].open_b);
+        CHECK_EQ(row->thin, cases[i].thin);
+    }
+    /* By wall time: 100 ms, 80, 40, 2; what has a ratio comes last. */
+    CHECK_MEM(comparison->rows[0].path.data, "opens in B", 10);
+    CHECK_MEM(comparison->rows[1].path.data, "only B", 6);
+    CHECK_MEM(comparison->rows[2].path.data, "opens in A/below", 16);
+    CHECK_EQ(comparison->rows[3].samples, 2);
+    lp_sink_open_memory(&sink);
+    CHECK_EQ(lp_render_comparison_text(comparison, "a", "b", (lp_text_options){0}, &sink), LP_OK);
+    lp_sink_flush(&sink);
+    CHECK(strstr(sink.data, "open in A          2\n") && strstr(sink.data, "open in B        100\n"));
+    CHECK(strstr(sink.data, "only in B         40\n") && !strstr(sink.data, "only in A") && !strstr(sink.data, "?"));
+    lp_sink_free(&sink);
+    lp_comparison_free(comparison);
+    lp_run_free(runs[0]);
+    lp_run_free(runs[1]);
+}
+
 static void a_run_with_itself(void)
 {
     lp_run *a = made_mcts();
     lp_comparison *comparison = NULL;
 
-    REQUIRE(lp_compare(lp_run_tree(a), lp_run_tree(a), &comparison) == LP_OK);
+    REQUIRE(lp_compare(compared(a), compared(a), &comparison) == LP_OK);
     CHECK_EQ(comparison->count, 11);
     for (uint32_t i = 0; i < comparison->count; i++) {
         CHECK_NEAR(comparison->rows[i].percent, 0.0, 0.0);
@@ -173,7 +248,7 @@ static void with_nothing(void)
     lp_run *a = made_empty(), *b = made_empty();
     lp_comparison *comparison = NULL;
 
-    REQUIRE(lp_compare(lp_run_tree(a), lp_run_tree(b), &comparison) == LP_OK);
+    REQUIRE(lp_compare(compared(a), compared(b), &comparison) == LP_OK);
     CHECK_EQ(comparison->count, 0);
     lp_comparison_free(comparison);
     lp_run_free(a);
@@ -187,6 +262,7 @@ int main(void)
     RUN(evidence_is_what_was_measured);
     RUN(by_how_much_it_moved);
     RUN(the_text);
+    RUN(what_is_only_open);
     RUN(a_run_with_itself);
     RUN(with_nothing);
     return check_done();

@@ -130,6 +130,34 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
         assert lineprofiler(*words, cwd=tmp_path).expect(2).stderr == "lineprofiler: file: is no directory\n"
 
 
+def test_the_directory_that_may_have_been_meant(tmp_path: Path) -> None:
+    for name in ("runs/b", "runs/a", "runs/c", "alone/deep/d"):
+        snapfile.write_mcts(tmp_path / name)
+    (tmp_path / "runs/none/workers").mkdir(parents=True)
+    (tmp_path / "runs/none/workers/w_.py").write_text("somebody's own")
+    empty, b = "no worker files in workers/<host>/ and no running process", "runs/b is a run directory"
+    snapshot = next((tmp_path / "runs/b").glob("workers/*/w_*")).relative_to(tmp_path)
+    cases = [
+        ("runs", 0, f"runs: {empty}; runs/a and 2 more are run directories"),
+        ("runs/", 0, f"runs/: {empty}; runs/a and 2 more are run directories"),
+        ("alone/deep", 0, f"alone/deep: {empty}; alone/deep/d is a run directory"),
+        ("runs/b/workers", 0, f"runs/b/workers: {empty}; {b}"),
+        (f"{snapshot.parent}/", 0, f"{snapshot.parent}/: {empty}; {b}"),
+        (f"{snapshot}", 2, f"{snapshot}: is no directory; {b}"),
+        ("runs/b/workers/gone", 2, f"runs/b/workers/gone: no such directory; {b}"),
+    ]
+    for path, code, said in cases:
+        for words in (["report", path], ["report", path, "--json"]):
+            done = lineprofiler(*words, cwd=tmp_path).expect(code)
+            assert done.stderr == f"lineprofiler: {said}\n"
+        assert lineprofiler("compare", path, "runs/b", cwd=tmp_path).expect(code).stderr == f"lineprofiler: {said}\n"
+        frame = lineprofiler("top", "--once", path, cwd=tmp_path).expect(code)
+        assert said.split("; ")[1] in frame.stdout + frame.stderr
+    inside = lineprofiler("report", ".", cwd=tmp_path / snapshot.parent).expect(0)
+    assert inside.stderr == f"lineprofiler: .: {empty}; {os.path.realpath(tmp_path)}/{b}\n"
+    assert lineprofiler("report", "alone", cwd=tmp_path).expect(0).stderr == "", "none is near"
+
+
 def test_some_unreadable_files_cost_only_themselves(mcts: Path) -> None:
     victim = next(mcts.glob("workers/node07/w_*_4001_*.snap"))
     victim.write_bytes(victim.read_bytes()[:100])

@@ -29,13 +29,13 @@ static void must_report(lp_run *run, unsigned width)
 
 static void must_compare(lp_run *a, lp_run *b, lp_str label)
 {
-    const lp_tree *trees[2] = {lp_run_tree(a), lp_run_tree(b)};
+    lp_compared runs[2] = {{lp_run_tree(a), lp_run_open_entries(a)}, {lp_run_tree(b), lp_run_open_entries(b)}};
     lp_comparison *comparison = NULL;
     lp_sink sink;
     char name[64];
 
     snprintf(name, sizeof name, "%.*s", (int)(label.size < 60 ? label.size : 60), label.data);
-    FUZZ_MUST(trees[0] && trees[1] && lp_compare(trees[0], trees[1], &comparison) == LP_OK);
+    FUZZ_MUST(runs[0].open_entries && runs[1].open_entries && lp_compare(runs[0], runs[1], &comparison) == LP_OK);
     lp_sink_open_memory(&sink);
     FUZZ_MUST(lp_render_comparison_text(comparison, name, "b", (lp_text_options){.utf8 = true}, &sink) == LP_OK);
     FUZZ_MUST(lp_sink_flush(&sink) == LP_OK);

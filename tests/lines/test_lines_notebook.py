@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from lptest import run_python
+from lptest import environment, run_python
 
 pytest.importorskip("IPython", reason="IPython has no wheel for this interpreter")
 
@@ -63,6 +63,52 @@ def test_values_in_quotes_may_have_spaces(tmp_path: Path) -> None:
     assert "it's" in out
     assert (tmp_path / "a file.lprof").is_file()
     assert "total += i" in (tmp_path / "a text.txt").read_text(encoding="utf-8")
+
+
+def test_functions_are_expressions(tmp_path: Path) -> None:
+    out = session(
+        tmp_path,
+        "made = {'a b': f, ' ': [f]}",
+        """p = %lprun -r -f made["a b"] -f made[' '][0] print("it's", f(2))""",
+        "print([each.__name__ for each in p.functions])",
+        """p = %lprun -r -f "made['a b']" print('made["a b"]', f(3))""",
+        "print([each.__name__ for each in p.functions])",
+        """%lprun -f made["a b f(1)""",
+    )
+    lines = out.splitlines()
+    assert "it's 1" in lines
+    assert 'made["a b"] 3' in lines
+    assert lines.count("['f']") == 2
+    assert lines[-1].startswith("""%lprun: -f made["a: SyntaxError""")
+
+
+def test_a_statement_is_run_as_it_was_written(tmp_path: Path) -> None:
+    """IPython puts values for braces into the line of a magic that does not refuse it."""
+    out = session(
+        tmp_path,
+        "name, place = 'f', 't'",
+        "%lprun -f {name} -T {place}.txt print({'a': 1}, '{name} $name', f'{name!r} {f(3)}')",
+    )
+    assert "{'a': 1} {name} $name 'f' 3" in out
+    assert "total += i" in (tmp_path / "t.txt").read_text(encoding="utf-8")
+
+
+def test_only_a_terminal_has_a_pager(tmp_path: Path) -> None:
+    """A notebook's pager is a message beside the cell: not kept, and dropped where it is executed without a browser."""
+    text = (
+        SHELL.replace("core.interactiveshell import InteractiveShell", "{0} import {1} as InteractiveShell")
+        + "paged = []\n"
+        + "shell.set_hook('show_in_pager', lambda shell, *args, **named: paged.append(args or named))\n"
+        + "cell('%lprun -f f f(100)')\nprint(len(paged))\n"
+    )
+    out = run_python(text.format("core.interactiveshell", "InteractiveShell"), cwd=tmp_path).expect().stdout
+    assert "total += i" in out
+    assert out.endswith("\n0\n")
+    text = text.format("terminal.interactiveshell", "TerminalInteractiveShell")
+    simple = environment(TERM="dumb", IPY_TEST_SIMPLE_PROMPT="1")
+    out = run_python(text, cwd=tmp_path, env=simple).expect().stdout
+    assert "total += i" not in out
+    assert out.endswith("1\n")
 
 
 def test_a_statement_may_mark_functions(tmp_path: Path) -> None:

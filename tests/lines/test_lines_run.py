@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from linetest import project
 from lptest import LIMIT_S, Done, environment, lineprofiler, run_process
 
 from lineprofiler import load_stats
@@ -38,15 +39,6 @@ print(json.dumps({
     "stdin": sys.stdin.read(),
 }))
 """
-
-
-def project(folder: Path, **files: str) -> Path:
-    (folder / ".git").mkdir(exist_ok=True)
-    for name, text in files.items():
-        path = folder / (name.replace("__", "/") + ".py")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(text))
-    return folder
 
 
 def both(folder: Path, *words: str, stdin: str = "") -> tuple[Done, Done]:
@@ -565,40 +557,6 @@ def test_the_global_decorator_belongs_to_the_run(tmp_path: Path) -> None:
     done = lineprofiler("run", "-l", "-v", "prog.py", cwd=tmp_path).expect()
     assert "Function: f at line 3" in done.stdout
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["prog.py", "prog.py.lprof"]
-
-
-def test_closed_output_ends_quietly(tmp_path: Path) -> None:
-    project(tmp_path, prog="pass")
-    shell = f"'{COMMAND}' run prog.py | true; echo ${{PIPESTATUS[0]}}"
-    done = run_process(["bash", "-c", shell], cwd=tmp_path)
-    assert "Traceback" not in done.stderr
-    # The disk refuses at the end, or each line: what argparse prints of the help says nothing then.
-    for unbuffered, commands in (("", ("run prog.py", "run --help", "lines --help")), ("1", ("run prog.py",))):
-        for command in commands:
-            full = run_process(
-                ["bash", "-c", f"'{COMMAND}' {command} >/dev/full"],
-                cwd=tmp_path,
-                env=environment(PYTHONUNBUFFERED=unbuffered),
-            )
-            assert (command, full.returncode, full.stderr.count("\n")) == (command, 2, 1), full.stderr
-
-
-def test_files_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may have run for hours: its figures are printed even so. What is known before keeps it from running."""
-    project(tmp_path, prog="open('ran', 'w').close()")
-    for option in ("-o", "--html"):
-        full = lineprofiler("run", option, "/dev/full", "prog.py", cwd=tmp_path)
-        assert (full.returncode, full.stderr) == (2, "lineprofiler run: /dev/full: No space left on device\n")
-        assert "Hottest lines" in full.stdout
-        assert "Wrote" not in full.stdout
-        (tmp_path / "ran").unlink()
-    from lineprofiler.lines import run
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run.os, "access", lambda path, mode: (path, mode) != (str(tmp_path), os.W_OK))
-    for words in (["-l"], ["-o", "x.lprof"], ["--html", "x.html"]):
-        assert run.main([*words, "prog.py"]) == 2
-    assert sorted(os.listdir(tmp_path)) == [".git", "prog.py"]
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:

@@ -332,6 +332,58 @@ def test_deep_recursion_is_as_deep_as_without() -> None:
     done.expect()
 
 
+@pytest.mark.parametrize("where", ["beside it", "by it", "in a child"])
+def test_a_thread_that_begins_while_another_is_deep(where: str) -> None:
+    """Up to 3.11 the hook is aside then, for all threads: one that begins has to be found by others' events."""
+    done = run_python(
+        f"""
+        import os, sys, threading
+        from linetest import H, marked
+        sys.setrecursionlimit(10_000)
+        threading.stack_size(512 << 10)
+        where = {where!r}
+        is_deep, may_return = threading.Event(), threading.Event()
+        def leaf():
+            return 0
+        def runs():
+            for _ in range(20):
+                leaf()
+        def begin():
+            thread = threading.Thread(target=runs)
+            thread.start()
+            thread.join()
+        def deep(n):
+            if n:
+                return deep(n - 1)
+            if where == "by it":
+                return begin()
+            is_deep.set()
+            may_return.wait()
+        with marked(leaf) as p:
+            thread = threading.Thread(target=deep, args=({3000 if sys.version_info >= (3, 11) else 700},))
+            thread.start()
+            if where != "by it":
+                is_deep.wait()
+                child = os.fork() if where == "in a child" else 0
+                if not child:
+                    begin()
+                if where == "in a child" and not child:
+                    runs()
+                    assert H(p, leaf) == {{1: 40}}, H(p, leaf)
+                    os._exit(0)
+                if child:
+                    assert os.waitpid(child, 0)[1] == 0
+                may_return.set()
+            thread.join()
+            if where == "in a child":
+                runs()
+        assert H(p, leaf) == {{1: 20}}, H(p, leaf)
+        """,
+        env=environment(PYTHONPATH=str(ROOT / "tests" / "support")),
+    )
+    done.expect()
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring needs no hook")
 def test_a_start_that_fails_leaves_the_next_one_whole() -> None:
     """Another tool's hook lies over ours, and there is no recursion left to ask whether it calls ours."""

@@ -308,6 +308,32 @@ def test_compare(tmp_path: Path) -> None:
     assert json.loads(shown)["phases"] == document["phases"]
 
 
+def test_compare_with_a_run_that_goes_on(tmp_path: Path) -> None:
+    """What is open there is not missing; JSON, Python and text are of one mind, also about how thin the evidence is."""
+    with Profiler(tmp_path / "a", "actor", **QUIET) as profiler:
+        for name in ("served", "served", "gone"):
+            with profiler.phase(name):
+                pass
+    with Profiler(tmp_path / "b", "actor", **QUIET) as profiler, profiler.phase("served"), profiler.phase("inner"):
+        a, b = merge_run(tmp_path / "a"), merge_run(tmp_path / "b")
+        shown = lineprofiler("compare", tmp_path / "a", tmp_path / "b", "--json").expect().stdout
+    deltas = {delta.phase: delta for delta in compare(a, b)}
+    assert sorted(deltas) == ["gone", "served"]
+    served, gone = deltas["served"], deltas["gone"]
+    assert (served.only_in, served.calls_a, served.calls_b, served.open_a, served.open_b) == (None, 2, 0, 0, 1)
+    assert (gone.only_in, gone.calls_a, gone.calls_b, gone.open_a, gone.open_b) == ("A", 1, 0, 0, 0)
+    document = comparison_as_dict(a, b)
+    assert json.loads(shown)["phases"] == document["phases"]
+    for row in document["phases"]:
+        delta = deltas[row["phase"]]
+        assert (row["samples"], row["thin"], row["only_in"]) == (delta.samples, delta.is_thin, delta.only_in)
+        assert (row["open_a"], row["open_b"]) == (delta.open_a, delta.open_b)
+        assert row["thin"], "three entries are no evidence"
+    text = render_comparison(a, b, "A", "B")
+    assert [line.split()[-4:] for line in text.splitlines() if line.startswith("served")] == [["open", "in", "B", "2"]]
+    assert "?" not in text, "there is no change to be marked"
+
+
 # --- the command behind Python's streams ---
 
 

@@ -107,6 +107,8 @@ def test_empty_run_is_even() -> None:
         (PhaseDelta("p", 3, 150, 100.0, 80.0, 50.0, 40.0), None, 0.8, -20.0, 3, True, False),
         (PhaseDelta("p", 135, 0, 100.0, 0.0), "A", 0.0, 0.0, 135, False, False),
         (PhaseDelta("p", 0, 2, 0.0, 5.0), "B", 0.0, 0.0, 2, True, False),
+        (PhaseDelta("p", 0, 40, 0.0, 5.0, open_a=1), None, 0.0, 0.0, 40, False, False),
+        (PhaseDelta("p", 40, 0, 5.0, 0.0, open_a=1), "A", 0.0, 0.0, 40, False, False),
         (PhaseDelta("p", 40, 40, 0.0, 5.0), None, 0.0, 0.0, 40, False, False),
         (PhaseDelta("p", 40, 40, 5.0, 0.0), None, 0.0, -100.0, 40, False, False),
         (PhaseDelta("p", 40, 4000, 5.0, 5.0, measured=40), None, 1.0, 0.0, 40, False, False),

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -124,3 +125,13 @@ def marked(*functions: Any, select: Callable[[CodeType], bool] | None = None, ne
                 p.engine.mark(inner)
     with p:
         yield p
+
+
+def project(folder: Path, **files: str) -> Path:
+    """A project of these modules, `a__b` being a/b.py."""
+    (folder / ".git").mkdir(exist_ok=True)
+    for name, text in files.items():
+        path = folder / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    return folder

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
-import select
 import sys
 from collections.abc import Callable
 from typing import TextIO
 
 from lineprofiler import _lineprofiler
+from lineprofiler.streams import whole_writer
 
 _IN_PYTHON = {"run": "lineprofiler.lines.run", "lines": "lineprofiler.lines.show"}
 """Subcommands that are Python modules; the others are C."""
@@ -35,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
         code = _lineprofiler.cli_main(
             arguments,
             # A process may have no streams: then what was asked for cannot be written; len drops what would be said.
-            _writer(out) if out is not None else _no_output,
+            whole_writer(out) if out is not None else _no_output,
             err.write if err is not None else len,
             fd,
             is_tty,
@@ -96,34 +95,6 @@ def _variable(name: str) -> str | None:
 
 def _no_output(_text: str) -> object:
     raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-
-
-def _writer(stream: TextIO) -> Callable[[str], object]:
-    """What takes all of a text, or raises.
-
-    Without a buffer (PYTHONUNBUFFERED) a stream drops what a short write has left over, and with one it gives up where
-    a pipe that somebody has made non-blocking is full.
-    """
-    buffer = None
-    with contextlib.suppress(ValueError):  # a stream without its buffer; writing says so
-        buffer = getattr(stream, "buffer", None)
-    raw = buffer.raw if isinstance(buffer, io.BufferedWriter) else buffer
-    if not isinstance(raw, io.FileIO):
-        return stream.write
-
-    def write(text: str) -> None:
-        stream.flush()
-        rest = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
-        while rest:
-            written = raw.write(rest)
-            if written is None:
-                ready = select.poll()
-                ready.register(raw, select.POLLOUT)
-                ready.poll()
-            else:
-                rest = rest[written:]
-
-    return write
 
 
 def _terminal(stream: TextIO | None) -> tuple[int, bool]:

@@ -716,13 +716,17 @@ class PhaseDelta:
     p50_b: float = 0.0
     measured: int | None = None
     """Of `samples`, entries that were measured: fewer with ``sample=``. None: all."""
+    open_a: int = 0
+    """Entries that were open when the run was read; in no other number."""
+    open_b: int = 0
 
     @property
     def only_in(self) -> str | None:
-        """``'A'`` or ``'B'`` if the other run never finished an entry, else None."""
-        if bool(self.calls_a) == bool(self.calls_b):
+        """``'A'`` or ``'B'`` if the other run never entered it, else None."""
+        in_a, in_b = self.calls_a or self.open_a, self.calls_b or self.open_b
+        if bool(in_a) == bool(in_b):
             return None
-        return "A" if self.calls_a else "B"
+        return "A" if in_a else "B"
 
     @property
     def ratio(self) -> float:
@@ -742,12 +746,12 @@ class PhaseDelta:
 
     @property
     def samples(self) -> int:
-        """Entries of the run that has fewer; of a phase in one run only, of that run."""
-        return max(self.calls_a, self.calls_b) if self.only_in else min(self.calls_a, self.calls_b)
+        """Finished entries of the run that has fewer; of a phase that only one run finished, of that run."""
+        return min(self.calls_a, self.calls_b) or max(self.calls_a, self.calls_b)
 
     @property
     def is_thin(self) -> bool:
-        """Fewer than 30 measured entries in one of the runs."""
+        """Fewer than 30 measured entries in one of the runs; of a phase that only one run finished, in that run."""
         return (self.samples if self.measured is None else self.measured) < THIN_EVIDENCE
 
     @property

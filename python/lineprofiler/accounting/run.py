@@ -76,21 +76,23 @@ def write_report(run_dir: _Path, path: _Path, format: str = "text") -> None:
 
 
 def compare(run_a: MergedRun, run_b: MergedRun) -> list[PhaseDelta]:
-    """Phase by phase, over all roles: those in one run only first, then the largest regression first."""
-    rows = _lineprofiler.compare_trees(_plain.tree_to_rows(run_a.tree), _plain.tree_to_rows(run_b.tree))
-    return [PhaseDelta(*row) for row in rows]
+    """Phase by phase, over all roles: those finished in one run only first, then the largest regression first."""
+    return [PhaseDelta(*row) for row in _lineprofiler.compare_trees(_compared(run_a), _compared(run_b))]
+
+
+def _compared(run: MergedRun) -> tuple[list[_plain.Row], list[tuple[str, ...]]]:
+    return _plain.tree_to_rows(run.tree), [phase.path for worker in run.workers for phase in worker.open_phases]
 
 
 def render_comparison(run_a: MergedRun, run_b: MergedRun, label_a: str, label_b: str) -> str:
     """The text of ``lineprofiler compare`` at 80 columns without colour."""
-    a, b = _plain.tree_to_rows(run_a.tree), _plain.tree_to_rows(run_b.tree)
-    return _lineprofiler.render_comparison(a, b, label_a, label_b, 80, False, True)
+    return _lineprofiler.render_comparison(_compared(run_a), _compared(run_b), label_a, label_b, 80, False, True)
 
 
 def comparison_as_dict(run_a: MergedRun, run_b: MergedRun) -> dict[str, Any]:
     """The document of ``lineprofiler compare --format json``."""
     import json
 
-    a, b = _plain.tree_to_rows(run_a.tree), _plain.tree_to_rows(run_b.tree)
+    a, b = _compared(run_a), _compared(run_b)
     document: dict[str, Any] = json.loads(_lineprofiler.comparison_json(a, b, run_a.directory, run_b.directory))
     return document

@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Any
 
+from lineprofiler.lines import screen
+
 
 class UsageError(Exception):
     """What is wrong with the command line or a file, in one line."""
@@ -17,6 +19,10 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=_Formatter, allow_abbrev=False, add_help=False, **options)
         self.add_argument("-h", "--help", action="help", help="this text")
+
+    def print_help(self, file: Any = None) -> None:
+        """As argparse does, but what cannot be written is no success."""
+        screen.emit(self.format_help(), file)
 
     def error(self, message: str) -> Any:
         raise UsageError(message)

@@ -6,14 +6,23 @@ import argparse
 import builtins
 import importlib
 import io
+import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from lineprofiler.lines import lprof
 from lineprofiler.lines.command import Parser, UsageError, words_taken
 from lineprofiler.lines.profiler import LineProfiler
 
 _ABSENT = object()
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _as_written(magic: _F) -> _F:
+    """IPython is not to put values for ``{name}`` and ``$name`` into the line: braces are Python's in a statement."""
+    magic._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
+    return magic
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -44,10 +53,12 @@ class Magics:
     def __init__(self, shell: Any) -> None:
         self.shell = shell
 
+    @_as_written
     def lprun(self, line: str, cell: str | None = None) -> Any:
         """``%lprun [-f FUNC] [-m MODULE] [-D FILE] [-T FILE] [-r] [-s] [-z] [-u UNIT] STATEMENT``; ``%%lprun``."""
         return self._run("%lprun" if cell is None else "%%lprun", line, cell)
 
+    @_as_written
     def lprun_all(self, line: str, cell: str) -> Any:
         """``%%lprun_all [-D FILE] [-T FILE] [-r] [-z] [-u UNIT] [-t] [-p]``: a cell with the functions it defines."""
         return self._run("%%lprun_all", line, cell)
@@ -56,7 +67,7 @@ class Magics:
         options = parser(magic)
         try:
             words, statement = _split(line, options)
-            given = options.parse_args(words)
+            given = options.parse_args([self._expanded(word) for word in words])
             if given.unit is not None and not given.unit > 0:
                 raise UsageError("-u must be more than 0 seconds")
             if cell is None and not statement.strip():
@@ -76,6 +87,16 @@ class Magics:
         if getattr(given, "total", False):
             self.shell.user_ns["_total_time_taken"] = seconds
         return profiler if given.give else None
+
+    def _expanded(self, word: str) -> str:
+        """An option's word with the values of ``{name}`` and ``$name``, as IPython has it for other magics."""
+        if "{" not in word and "$" not in word:
+            return word
+        formatter = importlib.import_module("IPython.utils.text").DollarFormatter()
+        try:
+            return str(formatter.vformat(word, (), self.shell.user_ns))
+        except Exception:  # it means something else by them
+            return word
 
     def _functions(self, given: argparse.Namespace) -> list[Any]:
         found = []
@@ -125,7 +146,7 @@ class Magics:
             options["output_unit"] = given.unit
         profiler.print_stats(stream=out, **options)
         text = out.getvalue()
-        _page(text)
+        self._show(text)
         print(message, end="")
         if given.dump is not None:
             lprof.write(given.dump, profiler.profile())
@@ -134,6 +155,15 @@ class Magics:
             with open(given.text, "w", encoding="utf-8") as file:
                 file.write(text)
             print(f"*** Profile printout saved to text file {given.text!r}.")
+
+    def _show(self, text: str) -> None:
+        """Through the pager in a terminal. A notebook has the table in the cell's output: what goes to its pager is not
+        kept, and not seen at all where it is executed without a browser."""
+        terminal = sys.modules.get("IPython.terminal.interactiveshell")
+        if terminal is not None and isinstance(self.shell, terminal.TerminalInteractiveShell):
+            importlib.import_module("IPython.core.page").page(text)
+        else:
+            print(text, end="")
 
 
 def _split(line: str, options: argparse.ArgumentParser) -> tuple[list[str], str]:
@@ -147,22 +177,36 @@ def _split(line: str, options: argparse.ArgumentParser) -> tuple[list[str], str]
             break
         words.append(word)
         if words_taken(word, options) == 2:
-            value, rest = _value(rest)
+            value, rest = _value(rest, python=word.endswith(("f", "--function")))
             words.append(value)
     return words, rest
 
 
-def _value(text: str) -> tuple[str, str]:
-    """The first word, which may be in quotes, and what comes behind it."""
+def _value(text: str, *, python: bool) -> tuple[str, str]:
+    """The first word, and what comes behind it. Blanks may be in a word in quotes; and, if it is an expression of
+    Python, within its own quotes and brackets."""
     end = text.find(text[0], 1) if text[:1] in ("'", '"') else -1
-    if end > 0:
+    if end > 0 and text[end + 1 : end + 2] in ("", " "):
         return text[1:end], text[end + 1 :].lstrip()
-    value, _, rest = text.partition(" ")
-    return value, rest.lstrip()
+    end = _end_of_expression(text) if python else text.find(" ")
+    return (text, "") if end < 0 else (text[:end], text[end:].lstrip())
 
 
-def _page(text: str) -> None:
-    importlib.import_module("IPython.core.page").page(text)
+def _end_of_expression(text: str) -> int:
+    """Where its first blank is outside of quotes and brackets; if they are not closed, its first blank. -1: none."""
+    quote, depth, escaped = "", 0, False
+    for at, letter in enumerate(text):
+        if quote:
+            if letter == quote and not escaped:
+                quote = ""
+            escaped = letter == "\\" and not escaped
+        elif letter in "'\"":
+            quote = letter
+        elif letter == " " and depth <= 0:
+            return at
+        else:
+            depth += (letter in "([{") - (letter in ")]}")
+    return -1 if not quote and depth <= 0 else text.find(" ")
 
 
 def load_ipython_extension(shell: Any) -> None:

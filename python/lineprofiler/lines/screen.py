@@ -12,6 +12,8 @@ import tokenize
 from collections.abc import Sequence
 from typing import Any
 
+from lineprofiler.streams import whole_writer
+
 # What a terminal obeys or does not show, and lone surrogates, as src/render/inert.c has it.
 _CONTROL = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
@@ -24,15 +26,16 @@ RED, YELLOW, GREEN, BLUE, MAGENTA, CYAN = (f"\x1b[{n}m" for n in (31, 33, 32, 34
 
 
 def emit(text: str, stream: Any = None) -> None:
-    """Writes to the stream (None: standard output, if the process has one)."""
+    """Writes all of it to the stream (None: standard output, if the process has one)."""
     out = stream if stream is not None else sys.stdout
     if out is None:
         return
+    write = whole_writer(out)
     try:
-        out.write(text)
+        write(text)
     except UnicodeEncodeError:
         encoding = getattr(out, "encoding", None) or "ascii"
-        out.write(text.translate(_ASCII).encode(encoding, "replace").decode(encoding))
+        write(text.translate(_ASCII).encode(encoding, "replace").decode(encoding))
 
 
 def inert(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import difflib
+import errno
 import io
 import json
 import os
@@ -79,6 +80,8 @@ def main(arguments: list[str]) -> int:
             write_page(given.html, merged(profiles), " ".join(map(os.path.basename, given.files)), find_project_root())
             return 0
         if given.output is None:
+            if sys.stdout is None:  # a process may have none: then what was asked for has gone nowhere
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             screen.emit(_text(given, profiles, None))
         else:
             with open(given.output, "w", encoding="utf-8", errors="backslashreplace") as file:
