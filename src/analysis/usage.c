@@ -34,15 +34,10 @@ static lp_status lose(lp_usage *usage, lp_str path, const char *why)
 
     if (!reason.data)
         return LP_E_MEMORY;
-    if ((usage->lost_count & (usage->lost_count - 1)) == 0) { /* full at powers of two */
-        lp_run_lost *list =
-            lp_arena_take(usage->arena, (usage->lost_count ? usage->lost_count * 2ul : 1ul) * sizeof *list);
-        if (!list)
-            return LP_E_MEMORY;
-        if (usage->lost_count > 0)
-            memcpy(list, usage->lost, usage->lost_count * sizeof *list);
-        usage->lost = list;
-    }
+    lp_run_lost *list = lp_arena_grow(usage->arena, usage->lost, usage->lost_count, sizeof *list);
+    if (!list)
+        return LP_E_MEMORY;
+    usage->lost = list;
     usage->lost[usage->lost_count++] = (lp_run_lost){path, reason};
     return LP_OK;
 }

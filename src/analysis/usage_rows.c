@@ -56,16 +56,10 @@ uint32_t lp__usage_phase(lp__usage *all, lp_str path, bool none)
     for (; all->slots[at]; at = (at + 1) & (all->slot_count - 1))
         if (is_phase(&usage->phases[all->slots[at] - 1], path, none))
             return all->slots[at] - 1;
-    if ((usage->phase_count & (usage->phase_count - 1)) ==
-        0) { /* full at powers of two; the old array stays in the arena */
-        lp_usage_phase *phases =
-            lp_arena_take(usage->arena, (usage->phase_count ? usage->phase_count * 2u : 1u) * sizeof *phases);
-        if (!phases)
-            return UINT32_MAX;
-        if (usage->phase_count > 0)
-            memcpy(phases, usage->phases, usage->phase_count * sizeof *phases);
-        usage->phases = phases;
-    }
+    lp_usage_phase *phases = lp_arena_grow(usage->arena, usage->phases, usage->phase_count, sizeof *phases);
+    if (!phases)
+        return UINT32_MAX;
+    usage->phases = phases;
     lp_str kept = lp_arena_str(usage->arena, path.data, path.size);
     if (!kept.data)
         return UINT32_MAX;

@@ -363,7 +363,7 @@ static void put_io_phase(lp_text *text, const lp_usage_phase *phase, unsigned la
     lp_unit unit;
 
     lp_line_to(line, 2);
-    lp_line_name(line, &phase->path, 1, label - 4, LP_CUT_LEFT);
+    lp__text_name(text, phase->path, label - 4, LP_CUT_LEFT);
     lp_line_right(line, label + 12, lp_unit_bytes(unit, phase->io.read));
     lp_line_right(line, label + 24, lp_unit_bytes(unit, lp_usage_cached(&phase->io)));
     lp_line_right(line, label + 36, lp_unit_bytes(unit, phase->io.write_chars));
@@ -594,7 +594,7 @@ static void put_gpu_phases(lp_text *text, const lp_usage *usage)
             lp_line_right(line, 63, "samples");
             lp_line_end(line);
         }
-        lp_line_name(line, &phase->path, 1, 30, LP_CUT_LEFT);
+        lp__text_name(text, phase->path, 30, LP_CUT_LEFT);
         lp_line_right(line, 36, lp_unit_whole_percent(unit, lp_usage_gpu_quantile(phase, 0.5)));
         lp_line_right(line, 43, lp_unit_whole_percent(unit, lp_usage_gpu_quantile(phase, 0.95)));
         lp_line_right(line, 54, lp_unit_bytes(unit, phase->vram_peak));
@@ -629,7 +629,7 @@ static void put_growing(lp_text *text, const lp_usage *usage)
         return;
     lp_line_to(line, 2);
     lp_line_put(line, "grew most under ");
-    lp_line_name(line, &most->path, 1, 32, LP_CUT_LEFT);
+    lp__text_name(text, most->path, 32, LP_CUT_LEFT);
     lp_line_right(line, 58, lp_unit_bytes(unit, most->rss_growth));
     lp_line_end(line);
 }
