@@ -31,7 +31,6 @@
 
 typedef struct list {
     lp_report *report;
-    uint32_t capacity;
     lp_status status;
 } list;
 
@@ -56,18 +55,12 @@ static void add(list *to, lp_finding found)
 
     if (to->status != LP_OK)
         return;
-    if (report->finding_count == to->capacity) {
-        uint32_t capacity = to->capacity ? to->capacity * 2 : 16;
-        lp_finding *grown = lp_arena_take(report->arena, capacity * sizeof *grown);
-        if (!grown) {
-            to->status = LP_E_MEMORY;
-            return;
-        }
-        if (report->finding_count > 0)
-            memcpy(grown, report->findings, report->finding_count * sizeof *grown);
-        report->findings = grown;
-        to->capacity = capacity;
+    lp_finding *grown = lp_arena_grow(report->arena, report->findings, report->finding_count, sizeof *grown);
+    if (!grown) {
+        to->status = LP_E_MEMORY;
+        return;
     }
+    report->findings = grown;
     report->findings[report->finding_count++] = found;
 }
 

@@ -299,23 +299,17 @@ static lp_status list_all_phases(lp_report *report)
     return LP_OK;
 }
 
-static lp_status count_option(lp_report *report, lp_str option, uint32_t *capacity)
+static lp_status count_option(lp_report *report, lp_str option)
 {
     for (uint32_t i = 0; i < report->asked_count; i++)
         if (lp__str_equal(report->asked[i].option, option)) {
             report->asked[i].workers++;
             return LP_OK;
         }
-    if (report->asked_count == *capacity) {
-        uint32_t wanted = *capacity ? *capacity * 2 : 8;
-        lp_report_asked *bigger = lp_arena_take(report->arena, wanted * sizeof *bigger);
-        if (!bigger)
-            return LP_E_MEMORY;
-        if (report->asked_count > 0)
-            memcpy(bigger, report->asked, report->asked_count * sizeof *bigger);
-        report->asked = bigger;
-        *capacity = wanted;
-    }
+    lp_report_asked *list = lp_arena_grow(report->arena, report->asked, report->asked_count, sizeof *list);
+    if (!list)
+        return LP_E_MEMORY;
+    report->asked = list;
     report->asked[report->asked_count++] = (lp_report_asked){option, 1};
     return LP_OK;
 }
@@ -323,8 +317,6 @@ static lp_status count_option(lp_report *report, lp_str option, uint32_t *capaci
 /* "asked" holds names separated by commas. */
 static lp_status list_asked(lp_report *report)
 {
-    uint32_t capacity = 0;
-
     for (uint32_t i = 0; i < report->run->worker_count; i++) {
         lp_str text = report->run->workers[i].asked;
         size_t start = 0;
@@ -337,7 +329,7 @@ static lp_status list_asked(lp_report *report)
             while (end > start && text.data[end - 1] == ' ')
                 end--;
             if (end > start) {
-                lp_status status = count_option(report, (lp_str){text.data + start, end - start}, &capacity);
+                lp_status status = count_option(report, (lp_str){text.data + start, end - start});
                 if (status != LP_OK)
                     return status;
             }

@@ -128,6 +128,7 @@ static lp_status add_superseded(lp_run *run, const lp_rundir *dir, size_t index,
     worker->id.started_ns = source->started_ns;
     worker->id.run_started_ns = source->run_started_ns;
     worker->written_ns = source->written_ns;
+    worker->elapsed_ns = lp__sub_u64(source->written_ns, source->started_ns);
     worker->living = source->living;
     worker->path = (lp_str){source->path, strlen(source->path)};
     lp_status status = lp_run_add_superseded(run, worker, false);

@@ -74,9 +74,14 @@ static uint64_t mix(uint64_t hash, lp_str text)
     return (hash ^ 0xff) * 0x100000001b3u; /* no UTF-8 text holds that byte: "a", "bc" is not "ab", "c" */
 }
 
+/* By names, not by the path that is shown: a phase "a/b" is another one than "b" in "a". */
 static uint64_t key_of(const lp_report_role *role, const lp_report_phase *phase)
 {
-    return mix(mix(0xcbf29ce484222325u, role->role->name), phase->path);
+    uint64_t key = mix(mix(0xcbf29ce484222325u, role->role->name), phase->name);
+
+    for (uint32_t at = phase->parent; at != LP_NO_PHASE; at = role->phases[at].parent)
+        key = mix(key, role->phases[at].name);
+    return key;
 }
 
 static int by_key(const void *a, const void *b)
@@ -125,6 +130,7 @@ lp_status lp_top_look(lp_top *top, const char *directory, lp_error *error)
         lp_run_free(run);
         return lp_error_set(error, LP_E_MEMORY, 0, UINT64_MAX, "%s: %s", directory, lp_status_text(LP_E_MEMORY));
     }
+    bool same_run = !top->run || lp__str_equal(top->run->run_id, run->run_id);
     forget_arrangement(top);
     lp_report_free(top->report);
     lp_run_free(top->run);
@@ -132,7 +138,7 @@ lp_status lp_top_look(lp_top *top, const char *directory, lp_error *error)
     top->report = report;
     free(memory->before);
     memory->before = memory->now;
-    memory->before_count = memory->now_count;
+    memory->before_count = same_run ? memory->now_count : 0; /* an attempt that is new begins from nothing */
     memory->now = tallies;
     memory->now_count = count;
     top->seconds = memory->looked_ns > 0 ? (double)(now - memory->looked_ns) / 1e9 : 0.0;

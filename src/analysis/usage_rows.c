@@ -56,16 +56,10 @@ uint32_t lp__usage_phase(lp__usage *all, lp_str path, bool none)
     for (; all->slots[at]; at = (at + 1) & (all->slot_count - 1))
         if (is_phase(&usage->phases[all->slots[at] - 1], path, none))
             return all->slots[at] - 1;
-    if ((usage->phase_count & (usage->phase_count - 1)) ==
-        0) { /* full at powers of two; the old array stays in the arena */
-        lp_usage_phase *phases =
-            lp_arena_take(usage->arena, (usage->phase_count ? usage->phase_count * 2u : 1u) * sizeof *phases);
-        if (!phases)
-            return UINT32_MAX;
-        if (usage->phase_count > 0)
-            memcpy(phases, usage->phases, usage->phase_count * sizeof *phases);
-        usage->phases = phases;
-    }
+    lp_usage_phase *phases = lp_arena_grow(usage->arena, usage->phases, usage->phase_count, sizeof *phases);
+    if (!phases)
+        return UINT32_MAX;
+    usage->phases = phases;
     lp_str kept = lp_arena_str(usage->arena, path.data, path.size);
     if (!kept.data)
         return UINT32_MAX;
@@ -451,6 +445,20 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
         reading->before[c] = LP_UNKNOWN_I64;
 }
 
+/* It lived on after its last row, for longer than until the next: nobody knows what it held then, and sums that go on without it
+ * would look as if it had ended. `held_s`: up to where its last row counts. */
+static void mark_unseen(lp__usage_reading *reading, double end_s, double held_s)
+{
+    const lp__grid *grid = &reading->all->grid;
+
+    if (!reading->started || reading->rows || !(end_s - reading->at_s > LP_USAGE_GAP * reading->interval_s))
+        return;
+    reading->process->unseen_s = end_s - reading->at_s;
+    reading->all->usage->unseen++;
+    for (uint32_t i = lp__grid_bin(grid, held_s) + 1, last = lp__grid_bin(grid, end_s); i <= last; i++)
+        reading->all->unseen[i] = true;
+}
+
 void lp__usage_process_end(lp__usage_reading *reading)
 {
     lp__usage *all = reading->all;
@@ -461,6 +469,7 @@ void lp__usage_process_end(lp__usage_reading *reading)
     /* It was there until it ended, or was last seen: less than an interval after its last row. */
     double lived_s = (double)usage->run->workers[process->worker].elapsed_ns / 1e9;
     double to_s = fmax(reading->at_s, fmin(process->from_s + lived_s, reading->at_s + reading->interval_s));
+    mark_unseen(reading, process->from_s + lived_s, to_s - reading->tick_s);
     lp__hold_end(&reading->rss, grid, &all->sizes.rss, to_s - reading->tick_s);
     lp__hold_end(&reading->pss, grid, &all->sizes.pss, to_s - reading->tick_s);
     lp__hold_end(&reading->allocated, grid, &all->sizes.allocated, to_s - reading->tick_s);

@@ -10,12 +10,13 @@ int lp__cli_no_run(const lp_cli_io *io, const char *path)
 {
     struct stat found;
     lp_cli_near near;
+    const char *shown = path[0] ? path : "\"\"";
     const char *what = stat(path, &found) != 0  ? "no such directory"
                        : S_ISDIR(found.st_mode) ? "no worker files in workers/<host>/ and no running process"
                                                 : "is no directory";
 
-    return lp__cli_near_of(path, near) ? lp__cli_fail(io, "%s: %s; %s", path, what, near)
-                                       : lp__cli_fail(io, "%s: %s", path, what);
+    return lp__cli_near_of(path, near) ? lp__cli_fail(io, "%s: %s; %s", shown, what, near)
+                                       : lp__cli_fail(io, "%s: %s", shown, what);
 }
 
 bool lp__cli_near_of(const char *path, lp_cli_near near)

@@ -67,6 +67,13 @@ __thread uint64_t lp__own_reads_here;
 
 /* ---- file descriptors that programs do not see -------------------------------------------------------------------- */
 
+/* Where ours begin: above the lower three quarters of what the program may have, and of the first 1024. */
+static int first_high(rlim_t limit)
+{
+    rlim_t top = limit == RLIM_INFINITY || limit > 1024 ? 1024 : limit;
+    return (int)(top - top / 4);
+}
+
 int lp__fd_high(int fd)
 {
     struct rlimit limit;
@@ -74,8 +81,7 @@ int lp__fd_high(int fd)
     if (fd < 0)
         return -1;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        rlim_t top = limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > 1024 ? 1024 : limit.rlim_cur;
-        int high = fcntl(fd, F_DUPFD_CLOEXEC, (int)(top - top / 4));
+        int high = fcntl(fd, F_DUPFD_CLOEXEC, first_high(limit.rlim_cur));
         if (high >= 0) {
             close(fd);
             return high;
@@ -190,6 +196,17 @@ void lp_cpu_in_child(void)
     errno = saved;
 }
 
+/* A descriptor for each thread: all of them together leave the program three quarters of what it may have open. */
+static bool is_one_too_many(int fd)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return false;
+    int first = first_high(limit.rlim_cur);
+    return fd < first || (rlim_t)(fd - first) > limit.rlim_cur / 4;
+}
+
 static bool open_schedstat(lp_detector *detector)
 {
     struct stat st;
@@ -199,7 +216,7 @@ static bool open_schedstat(lp_detector *detector)
 
     if (fd < 0)
         return false;
-    if (lp__fstat(fd, &st) != 0) {
+    if (is_one_too_many(fd) || lp__fstat(fd, &st) != 0) {
         close(fd);
         return false;
     }

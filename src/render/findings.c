@@ -95,7 +95,7 @@ static void say_blocked(const lp_report *report, const lp_finding *f, bool utf8,
     lp_unit share, run, working;
 
     snprintf(words->headline, sizeof words->headline, "%s spent %s of its time blocked, costing %s of the run",
-             inert(path, phase->path, utf8), lp_unit_whole_percent(share, f->value[0]),
+             inert(path, lp_visible(phase->path), utf8), lp_unit_whole_percent(share, f->value[0]),
              lp_unit_whole_percent(run, f->share));
     role_name(report, f->role, role, utf8);
     role_name(report, f->other, other, utf8);
@@ -156,7 +156,7 @@ static void say_gpu_idle(const lp_report *report, const lp_finding *f, bool utf8
 
     (void)report;
     snprintf(words->headline, sizeof words->headline, "The GPU idles while %s is open, %s of the sampled time",
-             inert(path, f->path, utf8), lp_unit_whole_percent(time, f->share));
+             inert(path, lp_visible(f->path), utf8), lp_unit_whole_percent(time, f->share));
     snprintf(words->detail, sizeof words->detail,
              "There the device was busy for %s (median of the samples); in other phases up to %s. Once a second is all "
              "that is seen.",

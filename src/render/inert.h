@@ -6,6 +6,12 @@
 
 #include "store/model.h"
 
+/* A name or path to be shown: the empty one is seen, too. */
+static inline lp_str lp_visible(lp_str name)
+{
+    return name.size > 0 ? name : (lp_str){"\"\"", 2};
+}
+
 typedef enum lp_cut { LP_CUT_LEFT, LP_CUT_RIGHT } lp_cut; /* which end the ellipsis replaces when it does not fit */
 
 #define LP_INERT_BYTES(columns) ((size_t)(columns) * 12 + 8) /* a character and two marks, four bytes each, a column */

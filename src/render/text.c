@@ -53,13 +53,15 @@ char *lp__text_worker(const lp_text *text, const lp_run_worker *worker, char out
 
 char *lp__text_path(const lp_text *text, const lp_report_phase *phase, unsigned columns, char *out, size_t size)
 {
-    lp_inert(out, size, &phase->path, 1, columns, LP_CUT_LEFT, text->line.utf8);
+    lp_str shown = lp_visible(phase->path);
+
+    lp_inert(out, size, &shown, 1, columns, LP_CUT_LEFT, text->line.utf8);
     return out;
 }
 
 void lp__text_name(lp_text *text, lp_str name, unsigned columns, lp_cut cut)
 {
-    lp_str shown = name.size > 0 ? name : (lp_str){"\"\"", 2};
+    lp_str shown = lp_visible(name);
 
     lp_line_name(&text->line, &shown, 1, columns, cut);
 }
@@ -69,7 +71,7 @@ void lp__text_label(lp_text *text, const lp_report_role *role, uint32_t phase, u
     const lp_report_phase *at = &role->phases[phase];
 
     if (whole || at->parent == LP_NO_PHASE) {
-        lp_line_name(&text->line, &at->path, 1, columns, LP_CUT_LEFT);
+        lp__text_name(text, at->path, columns, LP_CUT_LEFT);
         return;
     }
     lp_str parts[] = {role->phases[at->parent].name, {"/", 1}, at->name};
@@ -336,8 +338,10 @@ static void put_empty_reason(lp_text *text)
     lp_words words;
     char where[LP_INERT_BYTES(60)];
 
-    lp_inert(where, sizeof where, &run->directory, 1, 60, LP_CUT_LEFT, text->line.utf8);
-    if (strcmp(run->empty_reason, "missing") == 0)
+    bool missing = strcmp(run->empty_reason, "missing") == 0;
+    lp_str directory = missing ? lp_visible(run->directory) : run->directory;
+    lp_inert(where, sizeof where, &directory, 1, 60, LP_CUT_LEFT, text->line.utf8);
+    if (missing)
         snprintf(words, sizeof words,
                  "No run directory %s there is no directory %s. Give the one that the program was told to write "
                  "(run_dir= or "
@@ -423,7 +427,7 @@ static void put_role_title(lp_text *text, const lp_report_role *role)
     uint32_t count = role->role->worker_count;
     char title[256], label[LP_LABEL_SIZE];
     lp_unit unit;
-    lp_str name = role->role->name;
+    lp_str name = lp_visible(role->role->name);
     size_t size = name.size < sizeof title ? name.size : sizeof title;
 
     for (size_t i = 0; i < size; i++) /* only ASCII: what upper case is elsewhere depends on the language */
@@ -495,6 +499,7 @@ static void put_share(lp_text *text, const lp_report_role *role, const lp_report
     lp_line_end(line);
 }
 
+/* share: of them together, NaN where they lie in each other. */
 static void put_hidden(lp_text *text, unsigned hidden, double share)
 {
     lp_unit unit;
@@ -502,7 +507,8 @@ static void put_hidden(lp_text *text, unsigned hidden, double share)
     if (hidden == 0)
         return;
     lp_line_format(&text->line, "%s %u more (--all)", lp_line_glyph(&text->line, "\xe2\x80\xa6", ".."), hidden);
-    lp_line_right(&text->line, text->line.width - 11, lp_unit_percent(unit, share));
+    if (!isnan(share))
+        lp_line_right(&text->line, text->line.width - 11, lp_unit_percent(unit, share));
     lp_line_end(&text->line);
 }
 
@@ -510,7 +516,7 @@ static void put_breakdown(lp_text *text, const lp_report_role *role, unsigned la
 {
     const lp_report_breakdown *breakdown = &role->breakdown;
     uint32_t rows = breakdown->row_count, hidden = 0;
-    double hidden_share = 0.0;
+    double hidden_share = breakdown->chain ? (double)NAN : 0.0;
 
     if (rows == 0) {
         lp__text_say(text, 0, "no phase was entered");

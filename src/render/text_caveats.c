@@ -188,10 +188,12 @@ static void put_how_unknown(lp_text *text, const uint32_t *list, uint32_t count)
         first = first ? first : worker;
         unknown++;
     }
-    if (first)
-        sayf(text, "  how %u of them died is not known: %s", unknown,
-             is_before_6_15(first->platform) ? "kernel < 6.15, which tells nobody but the parent"
-                                             : "no collector watched until the end");
+    if (!first)
+        return;
+    lp_line_to(&text->line, 2);
+    sayf(text, "how %u of them died is not known: %s", unknown,
+         is_before_6_15(first->platform) ? "kernel < 6.15, which tells nobody but the parent"
+                                         : "no collector watched until the end");
 }
 
 static void put_deaths(lp_text *text, const uint32_t *list, uint32_t count)

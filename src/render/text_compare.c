@@ -23,6 +23,13 @@ static table lay_out(const lp_comparison *comparison, const lp_line *line)
     return (table){label, label + 12, label + 24, label + 35, label + 46};
 }
 
+static void put_path(lp_line *line, const lp_delta *row, unsigned columns)
+{
+    lp_str path = lp_visible(row->path);
+
+    lp_line_name(line, &path, 1, columns, LP_CUT_LEFT);
+}
+
 static void put_rule(lp_line *line, const table *at)
 {
     lp_line_style(line, LP_DIM);
@@ -51,7 +58,7 @@ static void put_row(lp_line *line, const table *at, const lp_delta *row)
     char change[LP_UNIT_SIZE + 8];
     lp_unit unit;
 
-    lp_line_name(line, &row->path, 1, at->label, LP_CUT_LEFT);
+    put_path(line, row, at->label);
     put_side(line, at->a, row->entries_a, row->per_entry_a);
     put_side(line, at->b, row->entries_b, row->per_entry_b);
     if (row->only_in) {
@@ -92,7 +99,7 @@ static void put_tails(lp_line *line, const lp_comparison *comparison, const tabl
         }
         named++;
         lp_line_to(line, 6);
-        lp_line_name(line, &row->path, 1, at->label, LP_CUT_LEFT);
+        put_path(line, row, at->label);
         lp_line_to(line, at->label + 8);
         lp_line_format(line, "mean %sx   median %sx", lp_unit_fixed(mean, row->ratio, 2),
                        lp_unit_fixed(p50, row->p50_ratio, 2));

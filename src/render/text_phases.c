@@ -336,10 +336,10 @@ void lp__text_iterations(lp_text *text, const lp_report_role *role)
     if (role->iterations == LP_NO_PHASE)
         return;
     const lp_report_phase *phase = &role->phases[role->iterations];
-    size_t size = phase->name.size < sizeof title ? phase->name.size : sizeof title;
+    lp_str name = lp_visible(phase->name);
+    size_t size = name.size < sizeof title ? name.size : sizeof title;
     for (size_t i = 0; i < size; i++)
-        title[i] = phase->name.data[i] >= 'a' && phase->name.data[i] <= 'z' ? (char)(phase->name.data[i] - 32)
-                                                                            : phase->name.data[i];
+        title[i] = name.data[i] >= 'a' && name.data[i] <= 'z' ? (char)(name.data[i] - 32) : name.data[i];
     lp_str parts[] = {{title, size}, {"S", size > 0 && title[size - 1] != 'S'}};
     lp__text_blank(text);
     lp_line_style(line, LP_TITLE);

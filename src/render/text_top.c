@@ -10,10 +10,11 @@
 
 #include "render/inert.h"
 #include "render/line.h"
+#include "render/top_lines.h"
 #include "render/units.h"
 
 #define MIN_WIDTH 20u
-#define ALL UINT_MAX
+#define ALL LP_TOP_ALL_LINES
 
 typedef struct frame {
     const lp_top *top;
@@ -218,6 +219,9 @@ static void put_workers(frame *f)
     put_count(f, report->died, "died", LP_BAD, &first);
     put_count(f, report->closed, "closed", LP_PLAIN, &first);
     put_count(f, run->unreadable_count, "unreadable", LP_BAD, &first);
+    lp_line_put(line, run->superseded_count > 0 ? dot(f) : "");
+    first = true;
+    put_count(f, run->superseded_count, "in other attempts", report->attempts_at_once ? LP_WARN : LP_PLAIN, &first);
     lp_line_style(line, LP_DIM);
     for (uint32_t i = 0; i < run->host_count && line->column + 12 < line->width; i++) {
         lp_str name = run->hosts[i].name.size > 0 ? run->hosts[i].name : (lp_str){"?", 1};
@@ -315,7 +319,7 @@ static void put_dead(frame *f, unsigned limit)
         lp_line_style(line, LP_PLAIN);
         lp_line_format(line, " after %s", lp_unit_ns(unit, (double)worker->elapsed_ns));
         if (inside) {
-            lp_line_put(line, " in ");
+            lp_line_put(line, ", in ");
             put_path(f, inside);
         }
         end_line(f);
@@ -392,7 +396,7 @@ static void put_role(frame *f, const lp_top_role *role)
     lp_line *line = &f->line;
     bool first = true;
     lp_unit unit;
-    lp_str name = of->role->name.size > 0 ? of->role->name : (lp_str){"\"\"", 2};
+    lp_str name = lp_visible(of->role->name);
 
     lp_line_style(line, LP_BOLD);
     lp_line_name(line, &name, 1, 24, LP_CUT_RIGHT);
@@ -430,7 +434,8 @@ static void put_row(frame *f, const lp_top_role *role, const lp_top_row *row)
     unsigned edge = label_width(f);
     lp_unit unit;
     const char *async = phase->flags & LP_PHASE_ASYNC ? lp_line_glyph(line, "\xe2\x80\xa0", "^") : "";
-    lp_str parts[] = {{"!", phase->untrusted}, {"~", phase->stride > 1}, {async, strlen(async)}, phase->path};
+    lp_str parts[] = {
+        {"!", phase->untrusted}, {"~", phase->stride > 1}, {async, strlen(async)}, lp_visible(phase->path)};
 
     lp_line_put(line, "  ");
     lp_line_name(line, parts, 4, edge > 5 ? edge - 3 : 2, LP_CUT_LEFT);
@@ -454,28 +459,6 @@ static void put_row(frame *f, const lp_top_role *role, const lp_top_row *row)
     end_line(f);
 }
 
-/* How many rows each role may show so that `room` lines are enough, headings counted: the same for all that have as many. */
-static uint32_t fair_share(const lp_top *top, unsigned room)
-{
-    uint32_t limit = 0;
-
-    for (;;) {
-        uint64_t needed = 0;
-        bool more = false;
-        for (uint32_t r = 0; r < top->role_count; r++) {
-            uint32_t rows = top->roles[r].row_count;
-            bool cut = rows > limit + 1;
-            needed += 1 + (rows < limit + 1 ? rows : limit + 1) + (cut && top->role_count > 1);
-            more |= cut;
-        }
-        if (needed > room)
-            return limit;
-        limit++;
-        if (!more)
-            return limit;
-    }
-}
-
 static unsigned table_lines(const lp_top *top)
 {
     unsigned lines = 0;
@@ -496,22 +479,21 @@ static void put_nothing(frame *f, const lp_top_role *role)
 static void put_table(frame *f, unsigned room)
 {
     const lp_top *top = f->top;
-    unsigned offset = f->view->offset, at = 0, end = f->lines + room;
-    uint32_t share = offset > 0 || room == ALL ? UINT32_MAX : fair_share(top, room);
+    unsigned offset = f->view->offset, at = 0, end = room == ALL ? ALL : f->lines + room;
+    lp_top_division of = lp__top_divide(top, offset > 0 ? ALL : room);
 
-    if (room == ALL)
-        end = ALL;
     for (uint32_t r = 0; r < top->role_count && f->lines < end; r++) {
         const lp_top_role *role = &top->roles[r];
+        uint32_t rows = lp__top_take_rows(&of, role->row_count);
         if (at++ >= offset)
             put_role(f, role);
-        if (role->row_count == 0 && at++ >= offset && f->lines < end)
+        if (role->row_count == 0 && !of.tight && at++ >= offset && f->lines < end)
             put_nothing(f, role);
-        for (uint32_t i = 0; i < role->row_count && i < share && f->lines < end; i++)
+        for (uint32_t i = 0; i < rows && f->lines < end; i++)
             if (at++ >= offset)
                 put_row(f, role, &role->rows[i]);
-        if (share < role->row_count && f->lines < end && top->role_count > 1)
-            put_more(f, role->row_count - share, "");
+        if (rows < role->row_count && f->lines < end && of.several && !of.tight)
+            put_more(f, role->row_count - rows, "");
     }
 }
 
@@ -546,7 +528,8 @@ static void put_open(frame *f, unsigned limit)
         lp_line_right(line, 13, lp_unit_ns(unit, (double)open->longest_ns));
         lp_line_put(line, "  ");
         unsigned room = line->width > 56 ? line->width - 56 : 16;
-        lp_line_name(line, &role->phases[open->phase].path, 1, room < 24 ? 24 : room, LP_CUT_LEFT);
+        lp_str path = lp_visible(role->phases[open->phase].path);
+        lp_line_name(line, &path, 1, room < 24 ? 24 : room, LP_CUT_LEFT);
         lp_line_style(line, LP_DIM);
         lp_line_put(line, "  ");
         lp_line_name(line, &role->role->name, 1, 12, LP_CUT_RIGHT);
@@ -651,7 +634,7 @@ static void put_help(frame *f, unsigned room)
         {"share", "of the role's wall time, open phases included"},
         {"blk, strv", "waiting for something; ready, but no CPU was free"},
         {"self", "time in none of its children"},
-        {"~ ! \xe2\x80\xa0", "estimated; mostly our own cost; submitted only (async_work=True)"},
+        {"~ ! \xe2\x80\xa0", "estimated; mostly our own cost; submitted only (async)"},
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof *lines && f->lines < room; i++) {

@@ -363,7 +363,7 @@ static void put_io_phase(lp_text *text, const lp_usage_phase *phase, unsigned la
     lp_unit unit;
 
     lp_line_to(line, 2);
-    lp_line_name(line, &phase->path, 1, label - 4, LP_CUT_LEFT);
+    lp__text_name(text, phase->path, label - 4, LP_CUT_LEFT);
     lp_line_right(line, label + 12, lp_unit_bytes(unit, phase->io.read));
     lp_line_right(line, label + 24, lp_unit_bytes(unit, lp_usage_cached(&phase->io)));
     lp_line_right(line, label + 36, lp_unit_bytes(unit, phase->io.write_chars));
@@ -594,7 +594,7 @@ static void put_gpu_phases(lp_text *text, const lp_usage *usage)
             lp_line_right(line, 63, "samples");
             lp_line_end(line);
         }
-        lp_line_name(line, &phase->path, 1, 30, LP_CUT_LEFT);
+        lp__text_name(text, phase->path, 30, LP_CUT_LEFT);
         lp_line_right(line, 36, lp_unit_whole_percent(unit, lp_usage_gpu_quantile(phase, 0.5)));
         lp_line_right(line, 43, lp_unit_whole_percent(unit, lp_usage_gpu_quantile(phase, 0.95)));
         lp_line_right(line, 54, lp_unit_bytes(unit, phase->vram_peak));
@@ -629,7 +629,7 @@ static void put_growing(lp_text *text, const lp_usage *usage)
         return;
     lp_line_to(line, 2);
     lp_line_put(line, "grew most under ");
-    lp_line_name(line, &most->path, 1, 32, LP_CUT_LEFT);
+    lp__text_name(text, most->path, 32, LP_CUT_LEFT);
     lp_line_right(line, 58, lp_unit_bytes(unit, most->rss_growth));
     lp_line_end(line);
 }
@@ -641,7 +641,7 @@ static void put_memory(lp_text *text, const lp_usage *usage)
     lp_unit unit;
 
     lp__text_section(text, "MEMORY (RSS)", usage->process_count > 1 ? "all processes together" : NULL);
-    pair(text, "At the end", lp_unit_bytes(unit, trend->last), "");
+    pair(text, usage->unseen_end ? "Last known" : "At the end", lp_unit_bytes(unit, trend->last), "");
     pair(text, "Peak", lp_unit_bytes(unit, usage->rss_peak), "");
     if (!(trend->growth < 0.0))
         pair(text, "Growth over run", lp_unit_bytes(unit, trend->growth), "");
@@ -659,6 +659,15 @@ static void put_memory(lp_text *text, const lp_usage *usage)
         pair(text, "Largest step up", lp_unit_bytes(unit, trend->step), when);
     }
     put_growing(text, usage);
+    if (usage->unseen > 0) {
+        lp_words words;
+        snprintf(words, sizeof words,
+                 "the samples of %u of %u process(es) end before it did (cut off, or not written yet): %s in which not "
+                 "all are "
+                 "known are left out",
+                 usage->unseen, usage->process_count, lp_unit_ns(unit, usage->unseen_bins_s * 1e9));
+        lp__text_say(text, 2, words);
+    }
     if (isnan(
             trend
                 ->growth)) { /* the sum over processes is known where an interval was sampled for half of it at least */

@@ -78,6 +78,17 @@ void *lp_arena_take(lp_arena *arena, size_t size)
     return take_chunk(arena, size);
 }
 
+void *lp_arena_grow(lp_arena *arena, void *array, uint32_t count, size_t element)
+{
+    if (count != 0 && (count < 4 || (count & (count - 1)) != 0))
+        return array;
+    size_t room = count ? 2 * (size_t)count : 4;
+    void *grown = lp_arena_take(arena, room * element);
+    if (grown && count)
+        memcpy(grown, array, count * element);
+    return grown;
+}
+
 lp_str lp_arena_str(lp_arena *arena, const void *data, size_t size)
 {
     char *copy = size < SIZE_MAX ? lp_arena_take(arena, size + 1) : NULL;

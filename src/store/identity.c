@@ -77,7 +77,7 @@ static void *more(lp__wire *wire, const lp__field *field, lp_arena *arena, void 
         lp__wire_fail(wire, field, "a list has more than 65,536 elements");
         return NULL;
     }
-    void *grown = lp__array_grow(arena, array, count, element);
+    void *grown = lp_arena_grow(arena, array, count, element);
     if (!grown)
         lp__wire_fail(wire, field, "out of memory");
     return grown;

@@ -38,10 +38,6 @@ static inline uint64_t lp__add(uint64_t a,
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* Room for one more element in an array that has `count`; grows at powers of two, so that no capacity need be kept.
- * The array must have been grown by this function only. Returns the array, NULL without memory (the old one stays). */
-void *lp__array_grow(lp_arena *arena, void *array, uint32_t count, size_t element);
-
 /* Adds one phase (its counters, too) or one counter to phase `at` of the tree. */
 lp_status lp__phase_merge(lp_tree *tree, uint32_t at, const lp_phase *from);
 lp_status lp__counter_merge(lp_tree *tree, uint32_t at, const lp_counter *from);

@@ -39,7 +39,7 @@ static lp_status damaged(const reader *r, uint64_t at, const char *what)
 
 /* One more element at the end of a list of the figures. */
 #define MORE(r, list, count)                                                                                           \
-    (((r)->out->list = lp__array_grow((r)->out->arena, (r)->out->list, (r)->out->count, sizeof *(r)->out->list)) !=    \
+    (((r)->out->list = lp_arena_grow((r)->out->arena, (r)->out->list, (r)->out->count, sizeof *(r)->out->list)) !=     \
              NULL                                                                                                      \
          ? &(r)->out->list[(r)->out->count++]                                                                          \
          : NULL)

@@ -14,17 +14,6 @@ typedef struct lp_tree_slot {
 #define FIRST_PHASES 16u
 #define FIRST_SLOTS 32u /* at most half full */
 
-void *lp__array_grow(lp_arena *arena, void *array, uint32_t count, size_t element)
-{
-    if (count != 0 && (count < 4 || (count & (count - 1)) != 0))
-        return array;
-    uint32_t room = count ? 2 * count : 4;
-    void *grown = lp_arena_take(arena, room * element);
-    if (grown && count)
-        memcpy(grown, array, count * element);
-    return grown;
-}
-
 lp_str lp__text(lp_arena *arena, const char *text)
 {
     if (!text || !*text)
@@ -202,7 +191,7 @@ lp_status lp_phase_counter(lp_tree *tree, uint32_t phase, lp_str name, lp_counte
             *counter = &p->counters[i];
             return LP_OK;
         }
-    lp_counter *counters = lp__array_grow(tree->arena, p->counters, p->counter_count, sizeof *counters);
+    lp_counter *counters = lp_arena_grow(tree->arena, p->counters, p->counter_count, sizeof *counters);
     lp_str copy = lp_arena_str(tree->arena, name.data, name.size);
     if (!counters || !copy.data)
         return LP_E_MEMORY;

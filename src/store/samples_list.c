@@ -16,7 +16,7 @@ static bool ends_in(const char *name, const char *end)
 
 static lp_status add(lp_arena *arena, const char *path, lp_sample_files *files)
 {
-    lp_str *list = lp__array_grow(arena, files->paths, files->count, sizeof *list);
+    lp_str *list = lp_arena_grow(arena, files->paths, files->count, sizeof *list);
 
     if (!list)
         return LP_E_MEMORY;

@@ -24,7 +24,7 @@ struct lp_samples {
     struct sample_path {
         uint32_t parent;
         lp_str name;
-    } *paths; /* owned by the arena, grown by lp__array_grow; [0] is the first */
+    } *paths; /* owned by the arena, grown by lp_arena_grow; [0] is the first */
     uint32_t path_count;
     size_t path_bytes;
     const char *lost; /* static */
@@ -298,7 +298,7 @@ static const char *add_share(lp_samples *r, uint32_t count, uint64_t path, uint6
 {
     if (path == 0 || path > r->path_count || parts == 0 || parts > LP_SAMPLE_WHOLE)
         return "a share of a batch has no path";
-    lp_share *grown = lp__array_grow(r->batch_arena, r->shares, count, sizeof *grown);
+    lp_share *grown = lp_arena_grow(r->batch_arena, r->shares, count, sizeof *grown);
     if (!grown)
         return "out of memory";
     r->shares = grown;
@@ -451,7 +451,7 @@ static const char *get_path(lp_samples *r, lp__wire in)
     r->path_bytes += name.size + sizeof *r->paths;
     if (r->path_count >= LP_SAMPLE_PATHS || r->path_bytes > LP__SAMPLE_TOTAL_MAX)
         return "more paths than any file of this program has";
-    struct sample_path *grown = lp__array_grow(r->arena, r->paths, r->path_count, sizeof *grown);
+    struct sample_path *grown = lp_arena_grow(r->arena, r->paths, r->path_count, sizeof *grown);
     if (!grown)
         return "out of memory";
     r->paths = grown;

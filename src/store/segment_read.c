@@ -432,7 +432,7 @@ static lp_status read_entries(reader *r, const lp_seg_thread *thread, uint32_t b
             status = phase_of(r, entry->node, base, &phase);
             if (status != LP_OK || phase == UINT32_MAX || worker->open_count >= LP__LIST_MAX)
                 continue;
-            lp_open *grown = lp__array_grow(worker->arena, worker->open, worker->open_count, sizeof *grown);
+            lp_open *grown = lp_arena_grow(worker->arena, worker->open, worker->open_count, sizeof *grown);
             if (!grown)
                 return no_memory(r);
             worker->open = grown;

@@ -79,7 +79,7 @@ static bool get_counter(lp__wire *wire, const lp__field *outer, decoder *d, lp_p
 
     if (phase->counter_count >= LP__COUNTERS_MAX || d->counters >= LP__COUNTERS_TOTAL)
         return lp__wire_fail(wire, outer, "too many counters");
-    lp_counter *grown = lp__array_grow(arena, phase->counters, phase->counter_count, sizeof *grown);
+    lp_counter *grown = lp_arena_grow(arena, phase->counters, phase->counter_count, sizeof *grown);
     if (!grown)
         return lp__wire_fail(wire, outer, "out of memory");
     phase->counters = grown;
@@ -203,7 +203,7 @@ static bool get_open(lp__wire *wire, const lp__field *outer, lp_worker *worker)
 
     if (worker->open_count >= LP__LIST_MAX)
         return lp__wire_fail(wire, outer, "more than 65,536 open phases");
-    lp_open *grown = lp__array_grow(worker->arena, worker->open, worker->open_count, sizeof *grown);
+    lp_open *grown = lp_arena_grow(worker->arena, worker->open, worker->open_count, sizeof *grown);
     if (!grown)
         return lp__wire_fail(wire, outer, "out of memory");
     worker->open = grown;

@@ -105,6 +105,36 @@ static void check_has(const char *text, const char *wanted)
     CHECK(found);
 }
 
+/* Levels lie in each other: what is left out of them has no sum. A phase without a name is seen wherever it stands. */
+static void levels_and_no_name(void)
+{
+    lp_run *run = made_or_die(lp_run_new());
+    lp_worker *worker = made_worker("main", "h", 1);
+    char path[64] = "";
+
+    for (unsigned level = 0; level < 20; level++) {
+        snprintf(path + strlen(path), sizeof path - strlen(path), level ? "/%u" : "%u", level);
+        lp_phase *phase = made_entries(worker, path, 1, (20 - level) * MS, (20 - level) * MS, 1.0, 0.0);
+        phase->child_ns = (19 - level) * MS;
+    }
+    made_add(run, worker);
+    worker = made_worker("other", "h", 2);
+    uint32_t at = 0;
+    if (lp_tree_child(&worker->tree, 0, made_str(""), &at) != LP_OK)
+        abort();
+    worker->tree.phases[at] = worker->tree.phases[0];
+    worker->tree.phases[at].entries = 2;
+    worker->tree.phases[at].wall_ns = worker->tree.phases[at].cpu_wall_ns = 2 * MS;
+    made_add(run, worker);
+    char *text = text_of(made_finish(run), (lp_text_options){.width = 80, .samples = true});
+    check_has(text, ".. 8 more (--all)\n\nDOMINANT"); /* without 8 + 7 + ... + 1 of 20 ms: 180 % */
+    check_has(text, "\n\"\"                           ###");
+    check_has(text, "\n\"\"                                   2    2.0ms  100% ");
+    check_has(text, "\n\"\"S  (2 entries)\n");
+    free(text);
+    lp_run_free(run);
+}
+
 static void has_what_the_readme_shows(void)
 {
     lp_run *run = made_mcts();
@@ -349,6 +379,7 @@ int main(void)
 {
     RUN(every_line_fits);
     RUN(colour_changes_only_colour);
+    RUN(levels_and_no_name);
     RUN(has_what_the_readme_shows);
     RUN(names_every_trouble);
     RUN(attempts_at_one_time);

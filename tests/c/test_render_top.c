@@ -107,6 +107,49 @@ static void scrolling_reaches_the_end(void)
     lp_top_free(top);
 }
 
+/* Of three roles with four phases each: what is shown of each, by the height of the terminal. */
+static void lines_go_to_the_roles(void)
+{
+    static const struct {
+        unsigned height, rows[3], more[3]; /* more: what is said to be left out, 0: nothing is said */
+    } cases[] = {
+        {20, {4, 4, 4}, {0, 0, 0}}, {19, {4, 4, 2}, {0, 0, 2}}, {18, {4, 2, 2}, {0, 2, 2}}, {17, {2, 2, 2}, {2, 2, 2}},
+        {16, {2, 2, 1}, {2, 2, 3}}, {14, {1, 1, 1}, {3, 3, 3}}, {9, {2, 0, 0}, {0, 0, 0}},  {8, {1, 0, 0}, {0, 0, 0}},
+    };
+    static const char *const roles[] = {"one", "two", "three"};
+    lp_run *run = made_or_die(lp_run_new());
+    lp_top *top = lp_top_new();
+
+    REQUIRE(top != NULL);
+    for (unsigned r = 0; r < 3; r++) {
+        lp_worker *worker = made_worker(roles[r], "h", r + 1);
+        for (unsigned p = 0; p < 4; p++)
+            made_entries(worker, (const char *const[]){"p0", "p1", "p2", "p3"}[p], 10, (4 - r) * MS, (4 - r) * MS, 1,
+                         0);
+        made_add(run, worker);
+    }
+    take(top, made_finish(run));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lp_top_view view = {.width = 80, .height = cases[i].height, .interval_s = 1.0};
+        unsigned rows[3] = {0}, more[3] = {0}, role = 0;
+        char *text = frame_of(top, &view, NULL);
+        for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+            for (unsigned r = 0; r < 3; r++)
+                if (strncmp(line, roles[r], strlen(roles[r])) == 0)
+                    role = r;
+            rows[role] += strncmp(line, "  p", 3) == 0;
+            if (strncmp(line, "  .. ", 5) == 0)
+                more[role] = (unsigned)atoi(line + 5);
+        }
+        for (unsigned r = 0; r < 3; r++) {
+            CHECK_EQ(rows[r], cases[i].rows[r]);
+            CHECK_EQ(more[r], cases[i].more[r]);
+        }
+        free(text);
+    }
+    lp_top_free(top);
+}
+
 /* A line that does not fit ends in an ellipsis, in all colours: "100h" without its end would be a time, too. */
 static void what_is_cut_looks_cut(void)
 {
@@ -197,6 +240,7 @@ static void choices(void)
 int main(void)
 {
     RUN(every_size);
+    RUN(lines_go_to_the_roles);
     RUN(scrolling_reaches_the_end);
     RUN(what_is_cut_looks_cut);
     RUN(orders);

@@ -17,6 +17,8 @@ import pytest
 import snapfile
 from lptest import LIMIT_S, environment, lineprofiler
 
+from lineprofiler.accounting import merge_run, render
+
 COMMAND = str(Path(sys.executable).with_name("lineprofiler"))
 
 
@@ -196,6 +198,19 @@ def test_the_newest_attempt_started_last(mcts: Path) -> None:
     assert document["run"]["run_id"] == "20260921T155320-471c94"
     assert document["caveats"]["superseded"] == [str(path)]
     assert document["caveats"]["attempts"] == [{"run_id": "zzz", "workers": 1}]
+    assert "1 in other attempts" in lineprofiler("top", "--once", mcts).expect().stdout
+
+
+@pytest.mark.parametrize(("elapsed_s", "at_once"), [(4, False), (6, True)])
+def test_attempts_of_the_same_time(mcts: Path, elapsed_s: int, at_once: bool) -> None:
+    """The command, which reads only the heads of other attempts, says the same as Python."""
+    older = snapfile.actor(1)
+    older.run_id, older.started = "zzz", snapfile.START - 5 * snapfile.SECOND
+    older.elapsed = elapsed_s * snapfile.SECOND
+    older.write(mcts)
+    shown = lineprofiler("report", mcts).expect(0).stdout
+    assert ("They ran at the same time" in shown) is at_once
+    assert render(merge_run(mcts)) == shown
 
 
 @pytest.mark.parametrize("words", [["report", "run"], ["report", "run", "--json"], ["compare", "run", "run"]])

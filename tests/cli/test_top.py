@@ -411,6 +411,30 @@ def test_once(stage: Stage) -> None:
 
 
 @pytest.mark.one_version
+def test_phases_that_look_the_same_have_rates_of_their_own(stage: Stage) -> None:
+    """A name may hold a slash. Nobody enters anything between the two looks."""
+    process = stage.start("""
+        import sys
+        from lineprofiler.accounting import Profiler
+        with Profiler("run", "r", install=True) as profiler:
+            for number, name in enumerate("abcdefgh"):
+                for _ in range(100 if number % 2 else 1):
+                    with profiler.phase(name + "/z"):
+                        pass
+                for _ in range(1 if number % 2 else 100):
+                    with profiler.phase(name), profiler.phase("z"):
+                        pass
+            print("in", flush=True)
+            sys.stdin.readline()
+    """)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "in\n"
+    shown = stage.command("top", "run", "--once", "--interval", "0.1").expect().stdout
+    rows = re.findall(r"^ +!?([a-h]/z) +(\S+) +(\d+) ", shown, re.M)
+    assert sorted(rows) == [(f"{name}/z", "0.0", count) for name in "abcdefgh" for count in ("1", "100")], shown
+
+
+@pytest.mark.one_version
 def test_once_writes_nothing(stage: Stage) -> None:
     stage.collector = False  # which would write meanwhile
     start(stage, "actor")

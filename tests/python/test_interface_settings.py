@@ -5,16 +5,29 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shutil
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lptest import run_python
+from lpstage import shared_folder
+from lptest import environment, run_python
 
 from lineprofiler.accounting import Backend, Profiler, start, stop
 
 QUIET: dict[str, Any] = {"snapshot_interval_s": None, "sample_interval_s": None}
+
+
+@pytest.fixture
+def own_shm() -> Iterator[str]:
+    """Where no run directory can be had the last snapshot stays in shared memory: here it goes with its folder."""
+    folder = shared_folder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LINEPROFILER_SHM_DIR", folder)
+        yield folder
+    shutil.rmtree(folder)
 
 
 def test_order_and_defaults_of_the_parameters() -> None:
@@ -262,6 +275,7 @@ def test_run_dir_that_is_a_file(tmp_path: Path) -> None:
         ("RUN_DIR", "{file}/b"),
     ],
 )
+@pytest.mark.usefixtures("own_shm")
 def test_nonsense_in_the_environment_only_warns(
     name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,6 +395,7 @@ def test_off_and_unused_says_nothing() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.usefixtures("own_shm")
 def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     with pytest.warns(RuntimeWarning, match="cannot be made"):
@@ -391,6 +406,7 @@ def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
     profiler.close()
 
 
+@pytest.mark.usefixtures("own_shm")
 def test_directory_on_a_file_system_that_takes_none() -> None:
     with pytest.warns(RuntimeWarning, match="cannot be made"):
         profiler = Profiler("/proc/lineprofiler-run", **QUIET)
@@ -400,7 +416,7 @@ def test_directory_on_a_file_system_that_takes_none() -> None:
     profiler.close()
 
 
-def test_working_directory_that_is_gone() -> None:
+def test_working_directory_that_is_gone(own_shm: str) -> None:
     done = run_python(
         """
         import os, tempfile
@@ -413,6 +429,7 @@ def test_working_directory_that_is_gone() -> None:
             pass
         assert profiler.merged_tree()[("a",)].calls == 1
         profiler.close()
-        """
+        """,
+        env=environment(LINEPROFILER_SHM_DIR=own_shm),
     ).expect()
     assert done.stderr.count("RuntimeWarning") >= 1

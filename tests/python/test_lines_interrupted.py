@@ -30,6 +30,24 @@ def alarm():
 """
 
 
+# Ctrl-C when an engine asks about f for the first time.
+IN_SELECT = """
+import os, signal
+from lineprofiler._lineprofiler import LineEngine
+asked = []
+def select(code):
+    if code.co_name != "f":
+        return False
+    asked.append(code.co_name)
+    if len(asked) == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(10):  # a handler runs where a loop goes round, at the latest
+            pass
+    return True
+engine = LineEngine(select=select)
+"""
+
+
 def test_an_exception_in_the_calibration_is_the_programs() -> None:
     done = run_python(
         IN_CALIBRATION
@@ -73,22 +91,11 @@ print(profiler.enable_count, [s.calls for k, s in profiler.get_stats().items() i
 
 
 def test_ctrl_c_in_select_is_the_programs() -> None:
-    done = run_python("""
-import os, signal
-from lineprofiler._lineprofiler import LineEngine
-asked = []
-def select(code):
-    if code.co_name == "f":
-        asked.append(code.co_name)
-        if len(asked) == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-            for _ in range(10):  # a handler runs where a loop goes round, at the latest
-                pass
-        return True
-    return False
+    done = run_python(
+        IN_SELECT
+        + """
 def f():
     return 1
-engine = LineEngine(select=select)
 engine.start()
 try:
     f()
@@ -99,24 +106,15 @@ f()  # is asked for again, and measured
 f()
 engine.stop()
 print(len(asked), [row[2] for row in engine.lines()], engine.trouble)
-""").expect()
+"""
+    ).expect()
     assert done.stdout.splitlines() == ["raised True", "2 [2] []"]
 
 
 def test_ctrl_c_in_select_at_the_start() -> None:
-    done = run_python("""
-import os, signal
-from lineprofiler._lineprofiler import LineEngine
-asked = []
-def select(code):
-    if code.co_name == "f":
-        asked.append(code.co_name)
-        if len(asked) == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-            for _ in range(10):
-                pass
-    return code.co_name == "f"
-engine = LineEngine(select=select)
+    done = run_python(
+        IN_SELECT
+        + """
 def f():
     try:
         engine.start()
@@ -128,7 +126,8 @@ def f():
     engine.stop()
 f()
 print([row[2] for row in engine.lines() if row[2]], engine.trouble)
-""").expect()
+"""
+    ).expect()
     assert done.stdout.splitlines() == ["raised 0 False", "[1, 1] []"]
 
 
