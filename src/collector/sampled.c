@@ -456,8 +456,7 @@ bool lp__sampled_closed(lp__sampled *s, const lp__watch *watch, int root)
     s->last_ns = closed; /* before others are looked at, who may come back here */
     take_use(s, &header.use, &row);
     take_off_recorded(s, watch, root, &row);
-    lp_process_children(&s->process, root, is_recorded, (void *)(uintptr_t)watch, s->reaped.off_ticks, &row,
-                        &budgets.children);
+    lp_process_children(&s->process, root, is_recorded, (void *)(uintptr_t)watch, &s->reaped, &row, &budgets.children);
     put_pss(s, LP_REASON_NONE, &row);
     put_phases(s, closed, &row);
     lp_sample_writer_add(s->writer, &row, &s->stream->waiting);
