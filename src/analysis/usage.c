@@ -434,6 +434,19 @@ static void spark(const lp__grid *grid, const double *bins, const double *covere
     }
 }
 
+/* What is not all of them is no size of all of them. */
+static void leave_out_unseen(lp__usage *all)
+{
+    lp_usage *usage = all->usage;
+
+    for (uint32_t i = 0; i < all->grid.bins; i++)
+        if (all->unseen[i]) {
+            all->run.rss[i] = 0.0;
+            usage->unseen_bins_s += all->grid.width_s;
+        }
+    usage->unseen_end = all->unseen[all->grid.bins - 1];
+}
+
 static void derive_trend(lp__usage *all)
 {
     lp__points points;
@@ -491,6 +504,7 @@ static void derive(lp__usage *all)
         usage->vram_held_peak = highest(all->run.held, grid->bins);
     usage->read_peak = usage->io_known ? highest_rate(grid, all->run.read, all->run.covered) : nan;
     usage->write_peak = usage->io_known ? highest_rate(grid, all->run.write, all->run.covered) : nan;
+    leave_out_unseen(all); /* what was held at most is no less for it */
     spark(grid, all->run.cpu_s, all->run.covered, true, LP_USAGE_SPARK, usage->cpu_series);
     spark(grid, all->run.rss, all->run.covered, false, LP_USAGE_SPARK, usage->rss_series);
     spark(grid, all->run.read, all->run.covered, true, LP_USAGE_SPARK, usage->read_series);
@@ -535,7 +549,8 @@ static lp_status read_all(lp_usage *usage, const sources *list)
     all.grid = lp__grid_of((double)run->runtime_ns / 1e9, interval < 1e12 ? interval : 1.0);
     usage->processes = lp_arena_take(usage->arena, (run->worker_count + 1u) * sizeof *usage->processes);
     usage->hosts = lp_arena_take(usage->arena, (run->host_count + 1u) * sizeof *usage->hosts);
-    if (!usage->processes || !usage->hosts || !new_bins(usage->arena, all.grid.bins, &all.run) ||
+    all.unseen = lp_arena_take(usage->arena, all.grid.bins * sizeof *all.unseen);
+    if (!usage->processes || !usage->hosts || !all.unseen || !new_bins(usage->arena, all.grid.bins, &all.run) ||
         !new_bins(usage->arena, all.grid.bins, &all.host))
         status = LP_E_MEMORY;
     all.sizes.rss.bins = all.host.rss;

@@ -37,11 +37,13 @@ typedef struct lp_usage_trend { /* of a memory size */
 typedef struct lp_usage_process {
     uint32_t worker; /* index into run->workers */
     uint64_t rows;
-    double seconds;         /* from its first row to its last */
-    double from_s, to_s;    /* of those, seconds after the run's start */
-    double gone_s;          /* when it ended or was last seen, at most an interval later */
-    double missed;          /* intervals at whose end no row was taken, as its collector counted */
-    double gaps;            /* intervals that were too long to belong to a phase */
+    double seconds;      /* from its first row to its last */
+    double from_s, to_s; /* of those, seconds after the run's start */
+    double gone_s;       /* when it ended or was last seen, at most an interval later */
+    double unseen_s; /* that it lived on after its last row, where that is no mere rest of an interval: its file is cut
+                             * off, or what is newer is not written yet; 0: none */
+    double missed;   /* intervals at whose end no row was taken, as its collector counted */
+    double gaps;     /* intervals that were too long to belong to a phase */
     double cpu_s, cpu_peak; /* CPU seconds between first and last row; cores in its busiest interval */
     double cpu_unsampled_s; /* used before the first row: starting, importing */
     double starved_s;       /* run-queue delay of all its threads; NaN not measured */
@@ -125,8 +127,11 @@ typedef struct lp_usage {
     double cpu_max_process, rss_max_process;                        /* cores in the busiest interval of one; bytes */
     uint32_t cpu_max_worker, rss_max_worker;                        /* indices into run->workers */
     double vram_allocated_peak, vram_reserved_peak, vram_held_peak; /* bytes, all processes; NaN not measured */
-    lp_usage_trend rss;                                             /* of all processes together */
-    double grid_s;                                                  /* width of a bin */
+    lp_usage_trend rss;   /* of all processes together, without bins in which one lived on unseen: */
+    uint32_t unseen;      /* processes with an unseen_s */
+    double unseen_bins_s; /* time that is left out */
+    bool unseen_end;      /* the end of the run is among it */
+    double grid_s;        /* width of a bin */
     uint32_t grid_bins;
     const double *covered_bins, *read_bins, *write_bins; /* seconds with samples, bytes; of each bin */
     double covered_s;                                    /* time in which at least one process was sampled */

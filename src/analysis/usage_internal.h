@@ -44,7 +44,8 @@ typedef struct lp__usage {
     char boot[LP__BOOT_ROOM]; /* whose clock that is, */
     uint64_t time_ns;         /* and of which time namespace; 0 not known */
     lp__bins run, host;
-    struct { /* of the host; with its bins */
+    bool *unseen; /* by bin: some process lived there of which no row is at hand; owned by the usage's arena */
+    struct {      /* of the host; with its bins */
         lp__sizes rss, pss, allocated, reserved, held;
     } sizes;
     lp__device devices[LP__USAGE_DEVICES];

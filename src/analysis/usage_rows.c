@@ -445,6 +445,20 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
         reading->before[c] = LP_UNKNOWN_I64;
 }
 
+/* It lived on after its last row, for longer than until the next: nobody knows what it held then, and sums that go on without it
+ * would look as if it had ended. `held_s`: up to where its last row counts. */
+static void mark_unseen(lp__usage_reading *reading, double end_s, double held_s)
+{
+    const lp__grid *grid = &reading->all->grid;
+
+    if (!reading->started || reading->rows || !(end_s - reading->at_s > LP_USAGE_GAP * reading->interval_s))
+        return;
+    reading->process->unseen_s = end_s - reading->at_s;
+    reading->all->usage->unseen++;
+    for (uint32_t i = lp__grid_bin(grid, held_s) + 1, last = lp__grid_bin(grid, end_s); i <= last; i++)
+        reading->all->unseen[i] = true;
+}
+
 void lp__usage_process_end(lp__usage_reading *reading)
 {
     lp__usage *all = reading->all;
@@ -455,6 +469,7 @@ void lp__usage_process_end(lp__usage_reading *reading)
     /* It was there until it ended, or was last seen: less than an interval after its last row. */
     double lived_s = (double)usage->run->workers[process->worker].elapsed_ns / 1e9;
     double to_s = fmax(reading->at_s, fmin(process->from_s + lived_s, reading->at_s + reading->interval_s));
+    mark_unseen(reading, process->from_s + lived_s, to_s - reading->tick_s);
     lp__hold_end(&reading->rss, grid, &all->sizes.rss, to_s - reading->tick_s);
     lp__hold_end(&reading->pss, grid, &all->sizes.pss, to_s - reading->tick_s);
     lp__hold_end(&reading->allocated, grid, &all->sizes.allocated, to_s - reading->tick_s);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "store/files.h"
 #include "store/segment.h"
 
 #define DEPTH 64u
@@ -330,8 +331,9 @@ static bool is_parent(const lp__sampled *s, const lp__sampled *child)
            (s->process.pid == child->process.parent || lp__relatives_has(s->process.relatives, child->process.parent));
 }
 
-void lp__sampled_tell_parent(lp__sampled *s, const lp__watch *watch)
+void lp__sampled_tell_parent(lp__sampled *s, const lp__watch *watch, int root)
 {
+    (void)lp__sampled_closed(s, watch, root); /* so that what it is told is what the last row has */
     for (const lp__watched *w = watch->list; w && !s->told && !s->missing; w = w->next) {
         lp__sampled *parent = w->sampled;
         if (parent && is_parent(parent, s)) {
@@ -348,7 +350,7 @@ static void look_for_ended(lp__sampled *s, const lp__watch *watch, int root)
         lp__sampled *child = w->sampled;
         if (child && !child->told && !child->missing && is_parent(s, child) &&
             lp_reaped_is_gone(root, child->process.pid, child->process.start))
-            lp__sampled_tell_parent(child, watch);
+            lp__sampled_tell_parent(child, watch, root);
     }
 }
 
@@ -390,11 +392,85 @@ static void put_pss(lp__sampled *s, lp_reason reason, lp_sample *row)
     s->pss_kib = LP_UNKNOWN_I64;
 }
 
+static void count_missed(lp__sampled *s, uint64_t now, lp_sample *row)
+{
+    if (s->last_ns && s->interval_ns && now > s->last_ns + s->interval_ns + s->interval_ns / 2)
+        s->missed += (now - s->last_ns - s->interval_ns / 2) / s->interval_ns;
+    lp_sample_set(row, LP_COLUMN_MISSED, (int64_t)s->missed);
+}
+
+/* A counter that the process counts in another way than we do may be behind: then nothing new is known. What we may not read it
+ * may, but one reading alone would only hide why. */
+static int64_t use_of(const lp_process *p, const lp_seg_use *use, unsigned column, lp_reason *reason)
+{
+    uint32_t number = lp_column_table[column].number;
+    uint64_t word = number < LP_SEG_USE_COLUMNS ? use->column[number] : 0;
+    int64_t value = word > 0 && word <= (uint64_t)INT64_MAX ? (int64_t)(word - 1) : LP_UNKNOWN_I64,
+            before = p->full.value[column];
+
+    *reason = before == LP_UNKNOWN_I64 ? (lp_reason)p->full.reason[column] : LP_REASON_NOT_DUE;
+    return before == LP_UNKNOWN_I64 || (lp_column_table[column].counter && value < before) ? LP_UNKNOWN_I64 : value;
+}
+
+static void take_use(lp__sampled *s, const lp_seg_use *use, lp_sample *row)
+{
+    lp_process *p = &s->process;
+    char text[LP__TEXT_ROOM];
+    lp_reason reason;
+
+    for (unsigned c = 0; c < LP__PROCESS_COLUMNS; c++) {
+        int64_t value = use_of(p, use, c, &reason);
+        if (value == LP_UNKNOWN_I64) {
+            lp_sample_miss(row, (lp_column)c, reason);
+        } else {
+            lp_sample_set(row, (lp_column)c, value);
+            p->full.value[c] = value; /* its parent may be told */
+        }
+    }
+    p->total_ticks = (int64_t)(use->ticks & INT64_MAX);
+    p->ended_ticks = (int64_t)(use->ended_ticks & INT64_MAX);
+    p->total_faults = (int64_t)(use->faults & INT64_MAX);
+    p->ended_faults = (int64_t)(use->ended_faults & INT64_MAX);
+    p->idle = false;
+    p->ended |= lp__text_read(&p->stat, p->dir, "stat", text, &reason) < 0;
+}
+
+bool lp__sampled_closed(lp__sampled *s, const lp__watch *watch, int root)
+{
+    lp__budgets budgets = {.children = LP__CHILDREN_AT_LAST};
+    uint64_t now = lp__now_ns();
+    lp_seg_header header;
+    lp_sample row;
+    size_t got;
+
+    if (s->missing || !lp__read_at(s->segment, &header, sizeof header, 0, &got) || got < sizeof header ||
+        header.header_size < sizeof header || header.use.mono_ns == 0)
+        return false;
+    uint64_t closed = header.use.mono_ns;
+    if (closed <= s->last_ns || closed > now || !lp__stream_has_room(s->stream))
+        return true;
+    lp_sample_init(&row);
+    row.mono_ns = closed;
+    row.unix_ns = lp_clock_ns(CLOCK_REALTIME) - (now - closed);
+    count_missed(s, closed, &row);
+    s->last_ns = closed; /* before others are looked at, who may come back here */
+    take_use(s, &header.use, &row);
+    take_off_recorded(s, watch, root, &row);
+    lp_process_children(&s->process, root, is_recorded, (void *)(uintptr_t)watch, s->reaped.off_ticks, &row,
+                        &budgets.children);
+    put_pss(s, LP_REASON_NONE, &row);
+    put_phases(s, closed, &row);
+    lp_sample_writer_add(s->writer, &row, &s->stream->waiting);
+    return true;
+}
+
 void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t now, uint64_t unix_ns,
                      lp__budgets *budgets, bool last)
 {
     lp_sample row;
 
+    if ((last || s->watched->gone) && lp__sampled_closed(s, watch, root))
+        return;
     if (!lp__stream_has_room(s->stream)) {
         s->missed++;
         return;
@@ -418,9 +494,7 @@ void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t 
                             &budgets->children);
     }
     put_pss(s, reason, &row);
-    if (s->last_ns && s->interval_ns && now > s->last_ns + s->interval_ns + s->interval_ns / 2)
-        s->missed += (now - s->last_ns - s->interval_ns / 2) / s->interval_ns;
-    lp_sample_set(&row, LP_COLUMN_MISSED, (int64_t)s->missed);
+    count_missed(s, now, &row);
     put_phases(s, now, &row);
     lp_sample_writer_add(s->writer, &row, &s->stream->waiting);
     s->last_ns = now;

@@ -64,8 +64,12 @@ void lp__sampled_free(lp__sampled *s);
 typedef struct lp__budgets { /* of one tick */
     unsigned threads, children;
 } lp__budgets;
+#define LP__CHILDREN_AT_LAST                                                                                           \
+    64u /* all that are known: one that was waited for meanwhile must not count as living, too */
+/* Has the process closed its segment, and said there what it had used? Then that is its last row, and taken if it was not yet. */
+bool lp__sampled_closed(lp__sampled *s, const lp__watch *watch, int root);
 /* Of one that has ended: its parent, if that is sampled, will show what it had used as its own once it has waited for it. */
-void lp__sampled_tell_parent(lp__sampled *s, const lp__watch *watch);
+void lp__sampled_tell_parent(lp__sampled *s, const lp__watch *watch, int root);
 /* Takes a row at `now`. `last`: the process has ended, and there may be nothing to take. */
 void lp__sampled_row(lp__sampled *s, const lp__watch *watch, int root, uint64_t now, uint64_t unix_ns,
                      lp__budgets *budgets, bool last);

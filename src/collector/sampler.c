@@ -51,7 +51,7 @@ static void read_pss(void *argument)
 /* A row that finds the process dead: it may be a zombie still, with all that it has used. */
 static void take_last(lp__sampler *sampler, lp__sampled *s)
 {
-    lp__budgets budgets = {.threads = THREADS_AT_LAST, .children = 0};
+    lp__budgets budgets = {.threads = THREADS_AT_LAST, .children = LP__CHILDREN_AT_LAST};
 
     lp__sampled_row(s, sampler->watch, sampler->root, lp__now_ns(), unix_now(), &budgets, true);
 }
@@ -68,7 +68,7 @@ static void remove_sampled(lp__sampler *sampler, lp__sampled *s)
         sampler->pss_job.who = NULL;
     if (s->watched)
         s->watched->sampled = NULL;
-    lp__sampled_tell_parent(s, sampler->watch);
+    lp__sampled_tell_parent(s, sampler->watch, sampler->root);
     lp__sampled_free(s);
 }
 

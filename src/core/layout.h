@@ -84,6 +84,16 @@ typedef struct lp_seg_health {
     char last_error[256];
 } lp_seg_health;
 
+/* What the process read of its own use, when it closed. */
+#define LP_SEG_USE_COLUMNS 24u
+typedef struct lp_seg_use {
+    uint64_t mono_ns;              /* CLOCK_MONOTONIC; stored last. 0: nothing is known */
+    uint64_t ticks, ended_ticks;   /* 1/100 s of CPU time: with its ended children; of those alone */
+    uint64_t faults, ended_faults; /* minor ones, in the same way */
+    uint64_t
+        column[LP_SEG_USE_COLUMNS]; /* by the number that a column has in sample files: 1 + its value; 0 not known */
+} lp_seg_use;
+
 typedef struct lp_seg_header {
     uint64_t magic;
     uint32_t order;        /* LP_SEG_ORDER as the writer's machine stores it */
@@ -123,6 +133,7 @@ typedef struct lp_seg_header {
                       * terminated. Grows at its end, the comma last. */
     char run_dir[1024];       /* absolute path of the run directory when recording began; "" unknown, or too long */
     uint64_t run_dir_born_ns; /* Unix time when run_dir_ino was made, where numbers are given again; 0 unknown */
+    lp_seg_use use;           /* stored before the final snapshot is written: its collector's last row of it */
 } lp_seg_header;
 _Static_assert(sizeof(lp_seg_header) <= LP_SEG_HEADER && LP_SEG_HEADER % 64 == 0, "blocks are aligned to 64 bytes");
 

@@ -16,7 +16,7 @@
 #define FAR_ENOUGH 4096u  /* instructions of a branch that are looked at for the line of its condition */
 #define TOO_MUCH 2000000u /* instructions times lines of one statement: the rest is told as before */
 
-enum { LOOP = 1, APPENDS, APPENDS_PAIR, ENTERS, ENTERS_SETUP, SETUP, SPECIAL, CAUGHT, CAUGHT_PART, PASSES };
+enum { LOOP = 1, APPENDS, APPENDS_PAIR, ENTERS, ENTERS_SETUP, SETUP, SPECIAL, CAUGHT, CAUGHT_PART, PASSES, WAITS };
 
 static struct {
     bool known;
@@ -45,6 +45,8 @@ static void learn_roles(void)
         {"NOP", PASSES},
         {"NOT_TAKEN", PASSES},
         {"EXTENDED_ARG", PASSES},
+        {"JUMP_BACKWARD_NO_INTERRUPT", WAITS},
+        {"END_SEND", WAITS},
     };
     PyObject *map = lpy_line_opmap();
 
@@ -156,10 +158,11 @@ static int32_t at_most(int32_t value, int32_t limit)
 
 static bool spread(const body *b, uint32_t unit, int32_t base)
 {
-    bool news = b->base[unit] == LPY_LINE_NO_DEPTH;
+    int32_t found = at_most(base, b->flow[unit].depth);
+    bool news = b->base[unit] == LPY_LINE_NO_DEPTH || b->base[unit] < found;
 
     if (news)
-        b->base[unit] = at_most(base, b->flow[unit].depth);
+        b->base[unit] = found;
     return news;
 }
 
@@ -195,10 +198,27 @@ static void blocks_behind(const body *b, uint32_t unit, uint32_t argument, int32
     }
 }
 
+/* `enters`: 1 for what a loop comes back to. No expression has a loop, but for comprehensions and what waits: whatever is on the stack
+ * there, as what `return` gives while its `finally` runs, is of no statement in the loop. */
+static void find_loops(const body *b)
+{
+    memset(b->enters, 0, b->units);
+    for (const uint32_t *at = b->at; at < b->end; at++) {
+        uint32_t target = b->edge[*at].count ? b->edge[*at].to[0] : UINT32_MAX, first = target;
+        if (target > *at || role_at(b, *at) == WAITS)
+            continue;
+        while (first + 1 < *at && role_at(b, first) == PASSES)
+            first++;
+        bool waits = first < *at && role_at(b, first) == SETUP && role_at(b, first + 1) == LOOP; /* 3.10 */
+        b->enters[target] = !waits && role_at(b, first) != LOOP && role_at(b, first) != WAITS;
+    }
+}
+
 static void find_blocks(const body *b)
 {
     bool news = true;
 
+    find_loops(b);
     for (uint32_t unit = 0; unit < b->units; unit++)
         b->base[unit] = LPY_LINE_NO_DEPTH;
     for (int pass = 0; pass < 4 && news; pass++) {
@@ -216,6 +236,8 @@ static void find_blocks(const body *b)
             }
             if (b->base[unit] == LPY_LINE_NO_DEPTH)
                 continue;
+            if (b->enters[unit])
+                b->base[unit] = flow->depth;
             const edges *e = &b->edge[unit];
             int32_t on, jump;
             blocks_behind(b, unit, e->argument, &on, &jump);
@@ -289,6 +311,15 @@ static bool join_conditions(const body *b)
     return news;
 }
 
+/* Whether the next instruction is of the same statement because this one does nothing for itself. */
+static bool passes(const body *b, uint32_t unit, bool whatever_line)
+{
+    const edges *e = &b->edge[unit];
+
+    return e->falls && role_at(b, unit) == PASSES &&
+           (whatever_line || b->slot[unit] < 0 || b->slot[unit] == b->slot[e->to[e->count - 1]]);
+}
+
 static void find_sets(const body *b)
 {
     for (uint32_t unit = 0; unit < b->units; unit++)
@@ -299,11 +330,16 @@ static void find_sets(const body *b)
             continue;
         const edges *e = &b->edge[unit];
         for (uint32_t i = 0; i < e->count; i++)
-            if (is_within(b, e->to[i]) || (e->falls && i + 1 == e->count && role_at(b, unit) == PASSES))
+            if (is_within(b, e->to[i]) || (i + 1 == e->count && passes(b, unit, false)))
                 join(b, unit, e->to[i]);
     }
     for (int pass = 0; pass < 8 && join_conditions(b); pass++)
         ;
+    /* One with a line of its own begins the literal that was made of its lines; or it is `pass`, which comes to the condition of the
+     * loop around it: so they are no part of it before. */
+    for (const uint32_t *at = b->at; at < b->end; at++)
+        if (b->base[*at] != LPY_LINE_NO_DEPTH && passes(b, *at, true))
+            join(b, *at, b->edge[*at].to[b->edge[*at].count - 1]);
     memset(b->enters, 1, b->units);
     for (const uint32_t *at = b->at; at < b->end;
          at++) /* 1: nothing leads there; 0: its own statement; 2: another, too */

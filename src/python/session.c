@@ -14,6 +14,7 @@
 #include "core/filename.h"
 #include "python/lpy.h"
 #include "python/names.h"
+#include "sample/own.h"
 #include "store/arena.h"
 #include "store/describe.h"
 #include "store/folder_id.h"
@@ -43,7 +44,6 @@ static void note_error(lpy_session *session, const lp_error *error)
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
-/* Where nothing can be read: "unknown", and recording goes on. */
 /* Does CLOCK_MONOTONIC go on from where it was when the parent began? Not in a child that was born into another time namespace. */
 static bool is_same_clock(const lp_recorder *core)
 {
@@ -56,6 +56,7 @@ static bool is_same_clock(const lp_recorder *core)
     return lp__clock_kind != LP_CLOCK_MONOTONIC && apart < 100000000u + since / 1000;
 }
 
+/* Where nothing can be read: "unknown", and recording goes on. */
 static void describe(lpy_session *session)
 {
     if (session->core->child) { /* with its parent's run directory, whatever has its name meanwhile */
@@ -284,12 +285,11 @@ static const char *way_to_run(const lpy_session *session, char room[32], int *fd
     *fd = -1;
     lp_folder_look(AT_FDCWD, session->run_dir, &there);
     if (ours.ino && session->folder[0] && !lp_folder_is(&there, &ours)) {
-        bool other = there.ino && there.ino != ours.ino;
         *fd = lp_held_open(session->folder, &ours);
         if (*fd >= 0) {
             snprintf(room, 32, "/proc/self/fd/%d", *fd);
             way = room;
-        } else if (other && lstat(session->run_dir, &st) == 0 && S_ISLNK(st.st_mode)) {
+        } else if (there.ino && lstat(session->run_dir, &st) == 0 && S_ISLNK(st.st_mode)) {
             way = NULL;
         }
     }
@@ -323,8 +323,10 @@ static lp_status write_snapshot(lpy_session *session, bool final, bool sync, lp_
         /* The collector numbers on from the header, too, and this process must stay ahead of it: the greatest is the newest. */
         lp_seg_header *header = lp_segment_header(&session->core->segment);
         uint32_t *shared = &header->generation;
-        if (final) /* first, so that the collector either sees it or takes a number that is not greater than ours */
+        if (final) { /* first, so that the collector either sees it or takes a number that is not greater than ours */
+            lp_own_use(session->id.pid_start, &header->use);
             __atomic_store_n(&header->closing, 1, __ATOMIC_SEQ_CST);
+        }
         uint32_t last = __atomic_load_n(shared, __ATOMIC_RELAXED);
         session->generation = (last > session->generation ? last : session->generation) + 1;
         __atomic_store_n(shared, session->generation, __ATOMIC_RELAXED);

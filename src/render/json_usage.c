@@ -104,6 +104,8 @@ static void put_memory(lp_json *json, const lp_usage *usage)
     lp_json_open(json, '{');
     put_trend(json, &together);
     lp__json_key_whole(json, "peak_pss", usage->pss_peak);
+    lp__json_key_int(json, "unseen_processes", usage->unseen);
+    lp__json_key_rounded(json, "unseen_s", usage->unseen_bins_s);
     lp_json_close(json, '}');
 }
 
@@ -175,6 +177,7 @@ static void put_processes(lp_json *json, const lp_usage *usage)
         lp__json_key_str(json, "role", worker->role);
         lp__json_key_whole(json, "samples", (double)process->rows);
         lp__json_key_rounded(json, "seconds", process->seconds);
+        lp__json_key_rounded(json, "unseen_s", process->unseen_s);
         lp__json_key_whole(json, "missed_intervals", process->missed);
         lp__json_key_rounded(json, "cpu_s", process->cpu_s);
         lp__json_key_rounded(json, "cpu_cores_peak", process->cpu_peak);

@@ -641,7 +641,7 @@ static void put_memory(lp_text *text, const lp_usage *usage)
     lp_unit unit;
 
     lp__text_section(text, "MEMORY (RSS)", usage->process_count > 1 ? "all processes together" : NULL);
-    pair(text, "At the end", lp_unit_bytes(unit, trend->last), "");
+    pair(text, usage->unseen_end ? "Last known" : "At the end", lp_unit_bytes(unit, trend->last), "");
     pair(text, "Peak", lp_unit_bytes(unit, usage->rss_peak), "");
     if (!(trend->growth < 0.0))
         pair(text, "Growth over run", lp_unit_bytes(unit, trend->growth), "");
@@ -659,6 +659,15 @@ static void put_memory(lp_text *text, const lp_usage *usage)
         pair(text, "Largest step up", lp_unit_bytes(unit, trend->step), when);
     }
     put_growing(text, usage);
+    if (usage->unseen > 0) {
+        lp_words words;
+        snprintf(words, sizeof words,
+                 "the samples of %u of %u process(es) end before it did (cut off, or not written yet): %s in which not "
+                 "all are "
+                 "known are left out",
+                 usage->unseen, usage->process_count, lp_unit_ns(unit, usage->unseen_bins_s * 1e9));
+        lp__text_say(text, 2, words);
+    }
     if (isnan(
             trend
                 ->growth)) { /* the sum over processes is known where an interval was sampled for half of it at least */

@@ -151,6 +151,10 @@ void lp_process_children(lp_process *process, int root, lp_is_recorded *is_recor
         refresh_known(&s);
     snprintf(path, sizeof path, "task/%" PRId64 "/children", process->pid);
     bool have = lp__process_read(process, &process->children, path, text, &reason) >= 0;
+    if (!have && process->ended) { /* whoever it has not waited for is another's child by now */
+        text[0] = '\0';
+        have = true;
+    }
     process->childless = have && !text[0] && !process->threads && (!process->relatives || !process->relatives->count);
     if (have) {
         take_children(&s, text);

@@ -747,6 +747,63 @@ static void a_torn_file_keeps_its_beginning(void)
     remove_folder(folder);
 }
 
+/* Rows of two processes of 100 MB each for the whole run; of the second, as many bytes of the file as `part` says, or its rows up to
+ * second 50. What both hold together, and how the second lived. */
+static lp_usage *load_two(double part, double lived_s, lp_run **run, lp_worker *workers[2])
+{
+    lp_usage *usage = NULL;
+    struct stat st;
+
+    make_folder(folder);
+    workers[0] = made_worker("actor", "node07", 41);
+    workers[1] = made_worker("actor", "node07", 42);
+    workers[1]->elapsed_ns = (uint64_t)(lived_s * SECOND);
+    write_process(workers[0], 0.5, 100 * MB, 0, 0, 0);
+    write_process(workers[1], 0.5, 100 * MB, 0, part > 0 ? ROWS : 49, ROWS); /* skips those */
+    if (part > 0) {
+        const char *path =
+            text("%s/workers/node07/w_20260921T155320-471c94_42_%.8s.1.samples", folder, workers[1]->id.uuid.data);
+        CHECK_EQ(stat(path, &st), 0);
+        CHECK_EQ(truncate(path, (off_t)((double)st.st_size * part)), 0);
+    }
+    *run = make_run(workers, 2);
+    CHECK_EQ(lp_usage_load(*run, &usage), LP_OK);
+    return usage;
+}
+
+static void drop_two(lp_usage *usage, lp_run *run, lp_worker *workers[2])
+{
+    lp_usage_free(usage);
+    lp_run_free(run);
+    lp_worker_free(workers[0]);
+    lp_worker_free(workers[1]);
+    remove_folder(folder);
+}
+
+/* Who is not seen any more has not ended, and who has ended is not missed. */
+static void a_torn_file_is_no_end(void)
+{
+    lp_worker *workers[2];
+    lp_run *run;
+    lp_usage *usage = load_two(0.9, 99.5, &run, workers); /* without its last batch, that of 60 rows */
+
+    CHECK_EQ(usage->processes[1].rows, 2 + 3 + 6 + 12 + 24);
+    CHECK_EQ(usage->unseen, 1);
+    CHECK(usage->unseen_end);
+    CHECK_NEAR(usage->processes[1].unseen_s, 99.5 - 46.0, 1e-6); /* its last row is 46 s after its first */
+    CHECK_NEAR(usage->unseen_bins_s, 52.0, 1.0 + 1e-9);          /* it counts for a second, to the 48th of 100 */
+    CHECK_NEAR(usage->rss.last, 200 * MB, 1);
+    CHECK_NEAR(usage->rss.growth, 0.0, 1);
+    CHECK_NEAR(usage->rss_peak, 200 * MB, 1);
+    drop_two(usage, run, workers);
+
+    usage = load_two(0.0, 49.5, &run, workers);
+    CHECK_EQ(usage->unseen, 0);
+    CHECK_NEAR(usage->rss.last, 100 * MB, 1);
+    CHECK_NEAR(usage->rss.growth, -100 * MB, 1);
+    drop_two(usage, run, workers);
+}
+
 int main(void)
 {
     RUN(sums_are_exact);
@@ -767,5 +824,6 @@ int main(void)
     RUN(throttling_is_found);
     RUN(little_throttling_is_no_finding);
     RUN(a_torn_file_keeps_its_beginning);
+    RUN(a_torn_file_is_no_end);
     return check_done();
 }

@@ -5,16 +5,20 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "core/clock.h"
 #include "made_tree.h"
 #include "sample/cgroup.h"
 #include "sample/gpu.h"
 #include "sample/host.h"
+#include "sample/own.h"
 #include "sample/process.h"
+#include "store/describe.h"
 
 #define STAT                                                                                                           \
     "42 (a) R 1 (b\n) %c 7 1 1 0 -1 4194304 1500 0 3 0 120 30 40 10 20 0 %d 0 777 1000000 2500 18446744073709551615\n"
@@ -670,6 +674,42 @@ static void this_machine(void)
     close(real);
 }
 
+static uint64_t used(const lp_seg_use *use, lp_column column)
+{
+    return use->column[lp_column_table[column].number];
+}
+
+/* As seen from outside, and no less than a moment before; of whom the start time is not, nothing. */
+static void what_a_process_reads_of_itself(void)
+{
+    int64_t start = lp_describe_pid_start(getpid()), before = lp_process_cpu_ns(getpid()) / 1000;
+    uint64_t now = lp_clock_ns(CLOCK_MONOTONIC);
+    struct rusage all;
+    lp_seg_use use = {0}, other = {0};
+
+    REQUIRE(start > 0);
+    errno = 5;
+    lp_own_use(start, &use);
+    CHECK_EQ(errno, 5);
+    getrusage(RUSAGE_SELF, &all);
+    CHECK(use.mono_ns >= now && use.mono_ns <= lp_clock_ns(CLOCK_MONOTONIC));
+    CHECK((int64_t)used(&use, LP_COLUMN_CPU) - 1 >= before);
+    CHECK((int64_t)used(&use, LP_COLUMN_CPU) - 1 <= lp_process_cpu_ns(getpid()) / 1000);
+    CHECK_EQ(used(&use, LP_COLUMN_THREADS), 1 + 1);
+    CHECK_EQ(used(&use, LP_COLUMN_FAULTS_MAJOR), (uint64_t)all.ru_majflt + 1);
+    CHECK(used(&use, LP_COLUMN_SWITCHES_VOLUNTARY) - 1 <= (uint64_t)all.ru_nvcsw);
+    CHECK(used(&use, LP_COLUMN_RSS_PEAK) - 1 <=
+          (uint64_t)all.ru_maxrss); /* KiB; that of whom it was before exec counts there */
+    CHECK(used(&use, LP_COLUMN_RSS) > 1 && used(&use, LP_COLUMN_RSS) <= used(&use, LP_COLUMN_RSS_PEAK));
+    CHECK(used(&use, LP_COLUMN_READ_CHARS) > 1);
+    CHECK_EQ(used(&use, LP_COLUMN_PSS), 0); /* it would hold its memory up */
+    CHECK(use.ticks >= use.ended_ticks && use.faults >= use.ended_faults);
+    lp_own_use(start + 1, &other);
+    lp_own_use(0, &other);
+    CHECK_EQ(other.mono_ns, 0);
+    CHECK_EQ(used(&other, LP_COLUMN_CPU), 0);
+}
+
 int main(void)
 {
     RUN(a_process);
@@ -688,6 +728,7 @@ int main(void)
     RUN(memory_of_an_ended_leader);
     RUN(shared_pages_count_once);
     RUN(this_machine);
+    RUN(what_a_process_reads_of_itself);
     close(root);
     remove_folder(top);
     return check_done();

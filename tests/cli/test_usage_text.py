@@ -283,3 +283,28 @@ def test_a_library_that_does_not_work_is_no_device(tmp_path: Path) -> None:
     text = text_of(tmp_path)
     assert "GPU none seen: the NVIDIA driver does not answer its library" in text
     assert "GPU  devices" not in text
+
+
+def test_samples_that_end_before_their_process(tmp_path: Path) -> None:
+    """A file that is cut off is no process that has ended: sums are of the time in which all are known.
+
+    The last row that is left, of second 60, counts until 61 and for the interval that begins there: 38 of 100 are left
+    out.
+    """
+    for pid in (1, 2):
+        about = Worker("r", "node07", pid, elapsed=100 * SECOND)
+        about.phase("step", 1, 1000 * MS, 1000 * MS)
+        path = rows(about, tmp_path, usual(), ["step"]).write(tmp_path)
+    whole = "\n".join(section(text_of(tmp_path), "MEMORY (RSS)"))
+    assert "At the end 200.0 MB" in joined(whole)
+    assert "left out" not in whole
+    path.write_bytes(path.read_bytes()[:-1])  # without its last batch: 60 rows are left of 99
+    memory = "\n".join(section(text_of(tmp_path), "MEMORY (RSS)"))
+    assert "Last known 200.0 MB" in joined(memory)
+    assert "Growth over run 0 B" in joined(memory)
+    assert "samples of 1 of 2 process(es) end before it did (cut off, or not written yet): 38.00s in" in joined(memory)
+    document = json.loads(lineprofiler("report", str(tmp_path), "--json").expect().stdout)["resources"]
+    assert document["memory"]["unseen_processes"] == 1
+    assert document["memory"]["unseen_s"] == 38.0
+    assert document["memory"]["last_rss"] == 200 << 20
+    assert [round(process["unseen_s"]) for process in document["processes"]] == [0, 41]  # 60 rows at 1 … 60 s

@@ -419,6 +419,36 @@ def test_a_link_leads_elsewhere_and_there_is_no_collector(stage: Stage) -> None:
     assert [w["state"] for w in report.workers] == ["closed"]
 
 
+def test_a_link_to_a_directory_of_the_same_number_elsewhere(stage: Stage) -> None:
+    """Each file system counts its directories itself: the number alone tells nothing."""
+    stage.script(
+        """
+        import os
+        from lineprofiler.accounting import Profiler
+        assert os.stat("a/run").st_ino == os.stat("b/run").st_ino
+        profiler = Profiler("a/run", role="r", run_id="it")
+        with profiler.phase("a"):
+            os.rename("a/run", "a/moved")
+            os.symlink("../b/run", "a/run")
+        profiler.close()
+        """,
+        "linked.py",
+    )
+    done = private_mounts(
+        stage,
+        """
+        mkdir a b && mount -t tmpfs tmpfs a && mount -t tmpfs tmpfs b && mkdir a/run b/run || exit 9
+        $PY linked.py || exit 8
+        find b/run -mindepth 1
+        $LP report a/moved --json
+        """,
+        LINEPROFILER_COLLECTOR="0",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    report = Report(json.loads(done.stdout))  # and before it, no name of what would be in b/run
+    assert report.calls() == {"a": 1}
+
+
 def loop_mount_works(folder: Path) -> bool:
     script = "truncate -s 8M d && mkfs.ext4 -q d && mkdir m && mount -o loop d m && fsfreeze -f m && fsfreeze -u m"
     command = ["unshare", "--mount", "sh", "-c", script + " && umount m"]

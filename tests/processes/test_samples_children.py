@@ -125,3 +125,57 @@ def test_the_report_adds_up_bytes(stage: Stage) -> None:
     files = [read(stage, path) for path in stage.samples()]
     assert io["write_chars"] == sum(s.last("write_chars") - s.known("write_chars")[0] for s in files)
     assert 0 < io["write_chars"] <= 192 * MIB + REST
+
+
+def test_recorded_children_that_close(stage: Stage) -> None:
+    """They end at once, between two rows: their last one is what they read of themselves."""
+    counts = written(
+        stage,
+        """
+        def closing(mib):
+            pid = os.fork()
+            if pid == 0:
+                with phase("seen"):
+                    time.sleep(0.25)  # a first row
+                with phase("write"):
+                    put(mib)
+                profiler.close()
+                os._exit(0)
+            return pid
+
+        put(2)
+        for pid in [closing(64), closing(32)]:
+            os.waitpid(pid, 0)
+        put(1)
+        profiler.close()
+        """,
+    )
+    assert len(counts) == 3
+    assert 99 * MIB <= sum(counts) <= 99 * MIB + REST
+    assert 32 * MIB <= counts[1] <= 32 * MIB + REST
+    assert 64 * MIB <= counts[2] <= 64 * MIB + REST
+
+
+def test_a_child_that_was_waited_for_just_before_the_end(stage: Stage) -> None:
+    """Its time is in that of the ended, and in the last row not in that of the living as well."""
+    code = """
+        code = "import time\\nwhile time.process_time() < 0.5: pass\\nprint(flush=True)\\ninput()"
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        print(flush=True)
+        with phase("child"):
+            with subprocess.Popen([sys.executable, "-I", "-S", "-c", code], **pipes) as child:
+                child.stdout.readline()
+                time.sleep(0.5)  # rows that have it as living
+                child.communicate(b"\\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    program = stage.start(HEAD + code)
+    assert program.stdout is not None
+    program.stdout.readline()  # it has a collector
+    stage.settle()  # nobody waits for the program before its last row was taken
+    program.wait(60)
+    (path,) = stage.samples()
+    seen = read(stage, path)
+    # 0.5 s, and 10-20 ms before and after the loop; each figure of the kernel is rounded down to 10 ms.
+    both = seen.last("children_ended_cpu") + seen.last("children_living_cpu")
+    assert 0.48 <= both / 1e6 <= 0.48 + 0.2

@@ -124,3 +124,67 @@ def test_a_living_run_shows_what_it_used_so_far(stage: Stage) -> None:
 
     wait_for(all_is_seen, "a sample that was taken after the memory was")
     assert used["rss_peak"] <= (64 << 20) + (64 << 20)  # the interpreter is far below 64 MiB
+
+
+# The least and the most that a report may say, by the program's own readings: from when its collector has taken a first
+# row of it until just before close(), and from before there was a Profiler until after it.
+SHORT = """
+    import glob, os, sys, time
+
+    def spent():
+        io = dict(line.split(": ") for line in open("/proc/self/io"))
+        return time.process_time(), int(io["wchar"]), int(io["write_bytes"])
+
+    def sampled():
+        # A row's last file, which the collector keeps open.
+        lock = glob.glob(os.environ["LINEPROFILER_SHM_DIR"] + "/lineprofiler-*/*/.collector-*.lock")
+        words = open(lock[0]).read().split() if lock else []
+        if len(words) < 4:
+            return False
+        links = (os.readlink(f"/proc/{words[2]}/fd/{fd}") for fd in os.listdir(f"/proc/{words[2]}/fd") if fd.isdigit())
+        try:
+            return f"/proc/{os.getpid()}/task/{os.getpid()}/children" in list(links)
+        except OSError:
+            return False
+
+    def work():
+        end = time.process_time() + 0.3
+        while time.process_time() < end:
+            pass
+        with open("out", "wb") as file:
+            file.write(b"x" * (3 << 20))
+            file.flush()
+            os.fsync(file.fileno())
+
+    before = spent()
+    from lineprofiler.accounting import Profiler
+    profiler = Profiler("run", role="r", snapshot_interval_s=None)
+    with profiler.phase("wait"):
+        while not sampled():
+            time.sleep(0.001)
+    least = spent()
+    with profiler.phase("work"):
+        work()
+    until = spent()
+    profiler.close()
+    after = spent()
+    print([b - a for a, b in zip(least, until)], [b - a for a, b in zip(before, after)], sep=", ")
+"""
+
+
+def test_a_program_of_a_third_of_a_second(stage: Stage) -> None:
+    """It ends before a second row is due: what it read of itself when it closed is its last one."""
+    least, most = stage.facts(SHORT)
+    assert least[0] >= 0.3
+    stage.settle()
+    report = stage.report().document
+    (process,) = report["resources"]["processes"]
+    assert least[0] - 1e-5 <= process["cpu_s"] <= most[0] + 1e-5  # whole microseconds
+    assert process["seconds"] >= 0.3
+    io = report["resources"]["io"]
+    assert least[1] <= io["write_chars"] <= most[1]
+    assert least[2] <= io["write_bytes"] <= most[2]
+    assert io["write_bytes"] >= 3 << 20
+    shown = stage.command("report", "run").expect().stdout
+    assert "CPU  peak                    n/a" not in shown
+    assert "needs two readings" not in shown

@@ -385,6 +385,12 @@ async def tasks(n):
     )
 
 def loops(n):
+    left = [n, 1, 0]
+    while left.pop(0):
+        pass
+    while left.append(pick(n)) is None and len(left) < n:
+        if pick(n) > len(left):
+            pass
     while True:
         n -= 1
         if n < 0: break
@@ -406,9 +412,30 @@ def loops(n):
                 n) or 1
     return n
 
+def leaves(n):
+    for i in range(3):
+        try:
+            if i == n: return pick(
+                n)
+        finally:
+            while n > 3:
+                n -= 1
+                if pick(n): pass
+            with opened(1), opened(2):
+                while True:
+                    i += 1
+                    if i > 5:
+                        break
+            made = [
+                pick(i) for i in range(n)
+                if pick(i)
+            ]
+    return n
+
 for n in range(7):
     blocks(n)
     loops(n)
+    leaves(n)
     asyncio.run(tasks(n % 3))
 for value in ([1, 2], [0, 2], {"k": 3}, 5, 0, None):
     matched(value)
