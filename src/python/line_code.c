@@ -196,7 +196,8 @@ static void find_statements(range *ranges, size_t count, const lpy_line_flow *fl
 typedef struct work { /* one allocation a code object */
     range *ranges;
     span *spans;
-    uint32_t *seen;   /* by slot, 1 + the statement that has been at the line */
+    uint32_t
+        *seen; /* by statement, which is of one line: it has been there. Copies of it, as of a `finally`, are others */
     int32_t *slot_of; /* by line - lowest; -1 none */
     int32_t *slots;   /* by instruction; -1 none */
     uint8_t *within;  /* by instruction: LPY_LINE_GOES_ON, LPY_LINE_GATHERS; NULL: not known */
@@ -248,8 +249,8 @@ static void fill(const work *w, size_t count, const unsigned char *code, uint32_
         }
         uint32_t slot = (uint32_t)w->slot_of[r->line - lowest];
         if (r->line != before) {
-            again = w->seen[slot] == r->group + 1;
-            w->seen[slot] = r->group + 1;
+            again = w->seen[r->group] != 0;
+            w->seen[r->group] = 1;
         }
         before = r->line;
         for (uint32_t unit = r->start; unit < r->end && unit < units; unit++) {

@@ -421,6 +421,8 @@ def leaves(n):
             while n > 3:
                 n -= 1
                 if pick(n): pass
+            with contextlib.suppress(ZeroDivisionError):
+                made = 1 // (n % 2)
             with opened(1), opened(2):
                 while True:
                     i += 1
