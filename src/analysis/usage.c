@@ -302,6 +302,13 @@ static lp_status cover(const lp__grid *grid, const lp_usage_process *processes, 
     return LP_OK;
 }
 
+/* Cores in the busiest moment. A single process has its own intervals, which bins would cut in two. */
+static double peak_of(const lp__grid *grid, const double *cpu_s, const double *covered,
+                      const lp_usage_process *processes, uint32_t count)
+{
+    return count == 1 && !isnan(processes[0].cpu_peak) ? processes[0].cpu_peak : highest_rate(grid, cpu_s, covered);
+}
+
 /* The host's bins into the run's, and its figures out of them. */
 static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_process *processes, uint32_t count)
 {
@@ -320,7 +327,7 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
             status = LP_E_MEMORY;
     lp__usage_host_end(all, host);
     if (host->processes > 0 && covered > 0.0) {
-        host->cpu_peak = highest_rate(&all->grid, all->host.cpu_s, all->host.covered);
+        host->cpu_peak = peak_of(&all->grid, all->host.cpu_s, all->host.covered, processes, count);
         host->cpu_mean = sum(all->host.cpu_s, bins) / covered;
         host->rss_peak = highest(all->host.rss, bins);
         if (host->pss_missing == 0)
@@ -449,6 +456,9 @@ static void derive_trend(lp__usage *all)
         if (all->run.rss[i] > 0.0 && all->run.covered[i] >= all->grid.width_s / 2)
             lp__points_add(&points, (i + 0.5) * all->grid.width_s, all->run.rss[i]);
     lp__points_trend(&points, &all->usage->rss);
+    if (all->usage->process_count == 1 && !isnan(all->usage->rss.growth))
+        all->usage->rss =
+            all->usage->processes[0].rss; /* nothing is summed: its own rows tell more than bins of them */
 }
 
 static int by_cpu(const void *a, const void *b)
@@ -480,7 +490,9 @@ static void derive(lp__usage *all)
     usage->io_known = !isnan(usage->io.read);
     usage->rss_known = !isnan(usage->rss_max_process);
     usage->pss_known = usage->pss_missing == 0 && highest(all->run.pss, grid->bins) > 0.0;
-    usage->cpu_peak = usage->cpu_known ? highest_rate(grid, all->run.cpu_s, all->run.covered) : nan;
+    usage->cpu_peak = nan;
+    if (usage->cpu_known)
+        usage->cpu_peak = peak_of(grid, all->run.cpu_s, all->run.covered, usage->processes, usage->process_count);
     usage->cpu_mean = usage->cpu_known && usage->covered_s > 0.0 ? usage->cpu_s / usage->covered_s : nan;
     usage->rss_peak = usage->rss_known ? highest(all->run.rss, grid->bins) : nan;
     usage->pss_peak = usage->pss_known ? highest(all->run.pss, grid->bins) : nan;

@@ -470,10 +470,12 @@ static void put_method(lp_text *text)
     put_sampling(text);
     if (!isnan(report->own_cost_ns)) {
         lp_unit cost, share;
+        bool timed = !isnan(report->own_share); /* a run that took no time has no share */
         lp_unit_used(cost, report->own_cost_ns / 1000.0, 2);
         lp_unit_percent(share, report->own_share);
-        sayf(text, "own cost %s %s %s a phase, %s of this run", lp_line_glyph(&text->line, "\xe2\x89\x88", "about"),
-             cost, lp_line_glyph(&text->line, "\xc2\xb5s", "us"), share);
+        sayf(text, "own cost %s %s %s a phase%s%s%s", lp_line_glyph(&text->line, "\xe2\x89\x88", "about"), cost,
+             lp_line_glyph(&text->line, "\xc2\xb5s", "us"), timed ? ", " : "", timed ? share : "",
+             timed ? " of this run" : "");
     } else if (report->run->worker_count > 0) {
         say(text, "own cost: not measured");
     }

@@ -185,6 +185,23 @@ def test_how_busy_a_host_is_where_that_is_read_seldom(tmp_path: Path) -> None:
         assert (found["busy_cores_mean"], found["pressure_io_full"], found["sampled_s"]) == (mean, 0.01, 98.0)
 
 
+def test_what_one_process_used_is_what_all_used(tmp_path: Path) -> None:
+    """Its rows lie between the beginnings of intervals of the report, which would cut its busiest one in two."""
+    about = worker(1)
+    about.elapsed = ROWS * SECOND
+    columns = usual()
+    columns[1] = [500_000 * k + (500_000 if k >= 50 else 0) for k in range(ROWS)]  # one CPU in one second of all
+    columns[3] = columns[4] = [(100 << 10) + (k % 7 << 10) for k in range(ROWS)]
+    rows(about, tmp_path, columns, ["step"]).write(tmp_path)
+    found = json.loads(text_of(tmp_path, "--json"))
+    [process], [host] = found["resources"]["processes"], found["resources"]["hosts"].values()
+    used = found["machine"]["used"]
+    assert process["cpu_cores_peak"] == host["cpu_cores_peak"] == used["cpu_cores_peak"] == 1.0
+    for key in ("last_rss", "growth_bytes", "slope_bytes_per_s", "slope_error_bytes_per_s", "largest_step_bytes"):
+        assert found["resources"]["memory"][key] == process[key], key
+    assert process["last_rss"] - process["growth_bytes"] == 100 << 20
+
+
 def test_memory_of_a_run_that_is_shorter_than_an_interval(tmp_path: Path) -> None:
     """What all processes held together at the end is a figure of an interval; without one there is a reason."""
     about = Worker("r", "node07", 1, elapsed=SECOND + 200 * MS)

@@ -157,11 +157,13 @@ def test_l7_time_after_a_resume_within_a_line() -> None:
     away = Timed()
 
     class Nap:
-        """Measured from its suspension, which comes late on a busy machine: what passes before it is the line's."""
+        """Measured from its suspension, which comes late on a busy machine: what passes before it is the line's. The
+        loop starts the timer, so that it does not run before that either."""
 
         def __await__(self) -> Iterator[Any]:
-            woken = asyncio.get_running_loop().create_future()
-            asyncio.get_running_loop().call_later(0.05, woken.set_result, 1)
+            loop = asyncio.get_running_loop()
+            woken = loop.create_future()
+            loop.call_soon(lambda: loop.call_later(0.05, woken.set_result, 1))
             with away:
                 yield from woken
             return woken.result()
