@@ -246,6 +246,20 @@ static inline lp_line_thread *lp_lines_enter(lp_lines *lines, bool concurrent)
     return lp__lines_sync(lines);
 }
 
+/* The same for the beginning of a call, at `now`: the first event of a thread, or of a forked child, makes room for its figures, and that
+ * is no time of the call's. */
+static inline lp_line_thread *lp_lines_enter_call(lp_lines *lines, bool concurrent, uint64_t *now)
+{
+    lp_line_thread *th = lp__lines_current;
+
+    if (LP_LINE_UNLIKELY(!(th && th->lines == lines && __atomic_load_n(&th->go, __ATOMIC_ACQUIRE) == LP_LINES_GO))) {
+        th = lp_lines_enter(lines, concurrent);
+        *now = lp_ticks();
+        return th;
+    }
+    return lp_lines_enter(lines, concurrent);
+}
+
 /* The same without `concurrent`, for an event that may be of code that is not measured. NULL: this thread is not known yet, or
  * something needs attention. */
 static inline lp_line_thread *lp_lines_known(const lp_lines *lines)

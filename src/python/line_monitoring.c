@@ -108,7 +108,7 @@ static void called(Callback *callback, lp_line_code *code, uint64_t now)
 {
     PyThreadState *tstate = lpy_thread_state();
     const void *context = context_of(tstate);
-    lp_line_thread *th = lp_lines_enter(callback->core, LPY_LINE_CONCURRENT);
+    lp_line_thread *th = lp_lines_enter_call(callback->core, LPY_LINE_CONCURRENT, &now);
 
     if (LP_LIKELY(th != NULL)) {
         lp_lines_call(th, code, lpy_frame_of(tstate), context, now);
@@ -120,7 +120,7 @@ static void resumed(Callback *callback, lp_line_code *code, PyObject *at, uint64
 {
     PyThreadState *tstate = lpy_thread_state();
     const void *context = context_of(tstate);
-    lp_line_thread *th = lp_lines_enter(callback->core, LPY_LINE_CONCURRENT);
+    lp_line_thread *th = lp_lines_enter_call(callback->core, LPY_LINE_CONCURRENT, &now);
 
     if (LP_LIKELY(th != NULL)) {
         lp_lines_resume(th, code, lpy_frame_of(tstate), context, (size_t)number_of(at), now);

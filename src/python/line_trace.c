@@ -324,7 +324,7 @@ static NOINLINE bool event(PyFrameObject *object, int what, PyObject *arg)
     }
     uint64_t now = lp_ticks();
     for (uint32_t i = 0; i < code->count; i++) {
-        lp_line_thread *th = lp_lines_enter(code->of[i].engine->core, false);
+        lp_line_thread *th = lp_lines_enter_call(code->of[i].engine->core, false, &now);
 
         if (LP_UNLIKELY(!th))
             continue;

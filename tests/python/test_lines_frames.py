@@ -324,6 +324,27 @@ def test_unmark_while_it_runs() -> None:
 # --- forks ---
 
 
+def test_what_a_childs_first_event_takes_is_no_time_of_the_line() -> None:
+    """It makes room for the child's figures, which takes 100 us and more; the line takes some 10: pages are copied."""
+    space = program("def f(n):\n    s = n\n    return s\n")
+    engine = marked(space, "f")
+    times = []
+    with Running(engine):
+        space["f"](1)
+        for _ in range(10):
+            read, write = os.pipe()
+            child = os.fork()
+            if child == 0:
+                space["f"](1)
+                os.write(write, b"%d" % ns(engine, space["f"])[2])
+                os._exit(0)
+            times.append(int(os.read(read, 100)))
+            assert os.waitpid(child, 0)[1] == 0
+            os.close(read)
+            os.close(write)
+    assert min(times) < 60_000, times
+
+
 def test_a_forked_child_starts_from_zero() -> None:
     space = program("""
         import os
