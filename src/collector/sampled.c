@@ -22,13 +22,13 @@ lp__sampled *lp__sampled_new(lp__watch *watch, lp__watched *w, lp__streams *stre
 
     if (!s)
         return NULL;
+    s->process.dir = -1; /* first: what fails below closes it, and another thread's file would have the number 0 */
     s->segment = fcntl(w->fd, F_DUPFD_CLOEXEC, 3);
     s->writer = lp_sample_writer_new(LP_SERIES_PROCESS, 0, w->sample_ns);
     if (s->segment < 0 || s->segment >= watch->fd_most / 2 || !s->writer ||
         lp__segment_head(s->segment, w->name, &head, &state, NULL) != LP_OK)
         goto failed;
     head->id.time_ns = watch->time_ns;
-    s->process.dir = -1;
     s->start = head->id.pid_start;
     s->missing = lp_process_open(&s->process, root, head->id.pid, s->start, true);
     s->stream = lp__stream_new(streams, head, LP_SERIES_PROCESS, w->sample_ns);

@@ -340,6 +340,8 @@ def test_a_collector_with_few_descriptors(stage: Stage) -> None:
         return any(f"_{pid}_" in path.name and path.suffix == ".snap" for path in stage.snapshots())
 
     wait_for(lambda: all(map(written, pids)), "a snapshot of each while it lives")
+    (collector,) = stage.collectors()
+    assert os.readlink(f"/proc/{collector}/fd/0") == "/dev/null", "what was not opened is not closed"
     program.stdin.write("\n")
     program.stdin.flush()
     assert program.wait(60) == -signal.SIGKILL
