@@ -200,12 +200,20 @@ def test_fork_inside_a_callback(tmp_path: Path) -> None:
 
 
 def test_threads_that_fork_at_once(tmp_path: Path) -> None:
-    """The timer comes back after the last of them."""
+    """The timer comes back after the last of them, once: also where another thread forks while it starts."""
     done = run_python(
         """
         import os, threading, time
         from lineprofiler.accounting import Profiler
 
+        start = threading.Thread.start
+
+        def slow_start(thread):
+            start(thread)
+            if thread.name.startswith("lineprofiler"):
+                time.sleep(0.03)
+
+        threading.Thread.start = slow_start
         profiler = Profiler(run_dir="run", role="main", snapshot_interval_s=0.01)
         ticks = []
 

@@ -111,16 +111,21 @@ ASYNC = """
 def test_tasks_that_interleave_on_one_code_object() -> None:
     space = program(ASYNC)
     engine = marked(space, "w")
-    known: Counter[int] = Counter()
-    with Running(engine):
-        before = time.perf_counter_ns()
-        space["run"](known)
-        elapsed = time.perf_counter_ns() - before
     w = space["w"]
-    assert hits(engine, w) == {7: 3, 8: 3, 9: 3, 10: 3}
-    times, waits = ns(engine, w), awaited(engine, w)
-    assert near(times[7], known[7])
-    assert near(times[9], known[9])
+    # What a neighbour takes between the two looks at the clock is in one of them only: such a run is done again.
+    for _ in range(20):
+        known: Counter[int] = Counter()
+        engine.clear()
+        with Running(engine):
+            before = time.perf_counter_ns()
+            space["run"](known)
+            elapsed = time.perf_counter_ns() - before
+        assert hits(engine, w) == {7: 3, 8: 3, 9: 3, 10: 3}
+        times, waits = ns(engine, w), awaited(engine, w)
+        if near(times[7], known[7]) and near(times[9], known[9]):
+            break
+    else:
+        raise AssertionError(times, known)
     assert sum(times.values()) <= elapsed
     assert times[8] + times[10] <= elapsed - known[7] - known[9]
     assert waits[8] >= 90_000_000
@@ -145,11 +150,18 @@ def test_the_rest_of_a_line_after_an_await() -> None:
             asyncio.run(f(known))
     """)
     engine = marked(space, "f")
-    known: list[int] = []
-    with Running(engine):
-        space["run"](known)
-    assert hits(engine, space["f"]) == {9: 1}
-    assert near(ns(engine, space["f"])[9], known[0])
+    # What a neighbour takes between the two looks at the clock is in one of them only: such a run is done again.
+    for _ in range(20):
+        known: list[int] = []
+        engine.clear()
+        with Running(engine):
+            space["run"](known)
+        assert hits(engine, space["f"]) == {9: 1}
+        assert ns(engine, space["f"])[9] >= known[0] - 20_000
+        if near(ns(engine, space["f"])[9], known[0]):
+            break
+    else:
+        raise AssertionError(ns(engine, space["f"]), known)
     assert awaited(engine, space["f"])[9] >= 10_000_000
 
 

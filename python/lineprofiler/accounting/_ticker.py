@@ -38,18 +38,24 @@ class Ticker:
         self._thread: threading.Thread | None = None
         self._forking: set[int] = set()  # threads that are in fork() now
         self._ended = False
+        self._process = os.getpid()  # in a child the thread is not, and who held the lock may be missing
+        # Several threads may fork at once. Of one thread twice: a signal's handler that forks.
+        self._changing = threading.RLock()
 
     def start(self) -> None:
         """Starts the thread. Raises RuntimeError where no thread can be started."""
         _guard_forks()
-        _tickers.add(self)
-        self._begin()
+        with self._changing:
+            _tickers.add(self)
+            self._begin()
 
     def stop(self) -> None:
         """Ends the thread for good; waits up to a second for a callback that is running."""
         self._ended = True
         _tickers.discard(self)
-        self._end()
+        if os.getpid() == self._process:
+            with self._changing:
+                self._end()
 
     def _begin(self) -> None:
         self._stop = threading.Event()
@@ -85,18 +91,20 @@ class Ticker:
 
     def pause(self) -> None:
         """Before a fork. A callback that forks cannot wait for itself: there the thread stays."""
-        if threading.current_thread() is not self._thread:
-            self._forking.add(threading.get_ident())
-            self._end()
+        if threading.current_thread() is not self._thread and os.getpid() == self._process:
+            with self._changing:
+                self._forking.add(threading.get_ident())
+                self._end()
 
     def resume(self) -> None:
         """In the parent, after it."""
-        if threading.get_ident() not in self._forking:
+        if threading.get_ident() not in self._forking or os.getpid() != self._process:
             return
-        self._forking.discard(threading.get_ident())
-        if not self._forking and self._thread is None and not self._ended and self._profiler() is not None:
-            with contextlib.suppress(RuntimeError):  # no thread to be had: callbacks end, the program goes on
-                self._begin()
+        with self._changing:
+            self._forking.discard(threading.get_ident())
+            if not self._forking and self._thread is None and not self._ended and self._profiler() is not None:
+                with contextlib.suppress(RuntimeError):  # no thread to be had: callbacks end, the program goes on
+                    self._begin()
 
 
 def _await_kernel(native_id: int) -> None:
