@@ -1,4 +1,4 @@
-/* What convert.c and convert_worker.c share. Internal to the two. */
+/* What convert.c, convert_worker.c and run_api.c share. Internal to them. */
 #ifndef LP_PYTHON_CONVERT_INTERNAL_H
 #define LP_PYTHON_CONVERT_INTERNAL_H
 

@@ -13,6 +13,7 @@
 #include "analysis/run.h"
 #include "cli/cli.h"
 #include "python/convert.h"
+#include "python/convert_internal.h"
 #include "render/render.h"
 #include "store/arena.h"
 

@@ -18,7 +18,7 @@ static double planned_s;                /* the interval that the files name; 0: 
 static double set_at_s = 1e9, set_by_s; /* the time of day is set by so much at that moment */
 static uint64_t mono_ahead;             /* of a time namespace: its CLOCK_MONOTONIC is ahead by so many seconds */
 static bool uses_torch, uses_device;
-static int ours_busy = -1;       /* 1/1000 of a device, as a host's rows have our part; -1: they do not */
+static int ours_busy = -1; /* 1/1000 of a device, as a host's rows have our part; -1: they do not */
 
 static lp_run *make_run(lp_worker *workers[], unsigned count)
 {
