@@ -302,11 +302,16 @@ static lp_status cover(const lp__grid *grid, const lp_usage_process *processes, 
     return LP_OK;
 }
 
-/* Cores in the busiest moment. A single process has its own intervals, which bins would cut in two. */
+/* Cores in the busiest moment. Each process has its own intervals, which bins may cut in two: what one of them used, all used at
+ * least, and a single one just that. */
 static double peak_of(const lp__grid *grid, const double *cpu_s, const double *covered,
                       const lp_usage_process *processes, uint32_t count)
 {
-    return count == 1 && !isnan(processes[0].cpu_peak) ? processes[0].cpu_peak : highest_rate(grid, cpu_s, covered);
+    double most = (double)NAN;
+
+    for (uint32_t i = 0; i < count; i++)
+        most = fmax(most, processes[i].cpu_peak);
+    return count == 1 && !isnan(most) ? most : fmax(most, highest_rate(grid, cpu_s, covered));
 }
 
 /* The host's bins into the run's, and its figures out of them. */

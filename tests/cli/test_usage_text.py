@@ -202,6 +202,21 @@ def test_what_one_process_used_is_what_all_used(tmp_path: Path) -> None:
     assert process["last_rss"] - process["growth_bytes"] == 100 << 20
 
 
+def test_what_one_of_several_used_all_used_at_least(tmp_path: Path) -> None:
+    """Its busiest interval is cut in two by those of the report, and the other one sleeps."""
+    for pid in (1, 2):
+        about = worker(pid)
+        about.started += 400 * MS
+        about.elapsed = ROWS * SECOND
+        columns = usual()
+        columns[1] = [900_000 if pid == 1 and k >= 50 else 0 for k in range(ROWS)]
+        rows(about, tmp_path, columns, ["step"]).write(tmp_path)
+    found = json.loads(text_of(tmp_path, "--json"))
+    [host], used = found["resources"]["hosts"].values(), found["machine"]["used"]
+    assert used["cpu_cores_max_process"] == host["cpu_cores_peak"] == used["cpu_cores_peak"] == 0.9
+    assert re.search(r"CPU  peak +0\.9 cores", text_of(tmp_path))
+
+
 def test_memory_of_a_run_that_is_shorter_than_an_interval(tmp_path: Path) -> None:
     """What all processes held together at the end is a figure of an interval; without one there is a reason."""
     about = Worker("r", "node07", 1, elapsed=SECOND + 200 * MS)
