@@ -314,6 +314,16 @@ static double peak_of(const lp__grid *grid, const double *cpu_s, const double *c
     return count == 1 && !isnan(most) ? most : fmax(most, highest_rate(grid, cpu_s, covered));
 }
 
+/* Bytes that were held at one time. Of each process the kernel keeps the most that there ever was, between two rows, too. */
+static double held_most(const lp__grid *grid, const double *rss, const lp_usage_process *processes, uint32_t count)
+{
+    double most = highest(rss, grid->bins);
+
+    for (uint32_t i = 0; i < count; i++)
+        most = fmax(most, processes[i].rss.peak);
+    return most;
+}
+
 /* The host's bins into the run's, and its figures out of them. */
 static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_process *processes, uint32_t count)
 {
@@ -334,7 +344,7 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
     if (host->processes > 0 && covered > 0.0) {
         host->cpu_peak = peak_of(&all->grid, all->host.cpu_s, all->host.covered, processes, count);
         host->cpu_mean = sum(all->host.cpu_s, bins) / covered;
-        host->rss_peak = highest(all->host.rss, bins);
+        host->rss_peak = held_most(&all->grid, all->host.rss, processes, count);
         if (host->pss_missing == 0)
             host->pss_peak = highest(all->host.pss, bins);
     }
@@ -499,7 +509,9 @@ static void derive(lp__usage *all)
     if (usage->cpu_known)
         usage->cpu_peak = peak_of(grid, all->run.cpu_s, all->run.covered, usage->processes, usage->process_count);
     usage->cpu_mean = usage->cpu_known && usage->covered_s > 0.0 ? usage->cpu_s / usage->covered_s : nan;
-    usage->rss_peak = usage->rss_known ? highest(all->run.rss, grid->bins) : nan;
+    usage->rss_peak = nan;
+    if (usage->rss_known)
+        usage->rss_peak = held_most(grid, all->run.rss, usage->processes, usage->process_count);
     usage->pss_peak = usage->pss_known ? highest(all->run.pss, grid->bins) : nan;
     if (!isnan(usage->vram_allocated_peak))
         usage->vram_allocated_peak = highest(all->run.allocated, grid->bins);

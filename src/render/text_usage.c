@@ -680,7 +680,7 @@ static void put_memory(lp_text *text, const lp_usage *usage)
     }
     if (usage->grid_s > 0.0 && usage->covered_s >= 2 * usage->grid_s) {
         lp__text_blank(text);
-        put_spark(text, "RSS", usage->rss_series, highest(usage->rss_series), lp_unit_bytes(unit, usage->rss_peak));
+        put_spark(text, "RSS", usage->rss_series, usage->rss_peak, lp_unit_bytes(unit, usage->rss_peak));
     }
 }
 

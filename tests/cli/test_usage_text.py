@@ -217,6 +217,22 @@ def test_what_one_of_several_used_all_used_at_least(tmp_path: Path) -> None:
     assert re.search(r"CPU  peak +0\.9 cores", text_of(tmp_path))
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_memory_that_was_held_between_two_samples(tmp_path: Path, processes: int) -> None:
+    """The kernel keeps the most that a process ever held: neither process nor run held less at its peak."""
+    for pid in range(1, processes + 1):
+        about = worker(pid)
+        about.elapsed = ROWS * SECOND
+        held = {4: [(700 if pid == 1 and k >= 50 else 100) << 10 for k in range(ROWS)]}
+        rows(about, tmp_path, usual() | held, ["step"]).write(tmp_path)
+    found, text = json.loads(text_of(tmp_path, "--json")), text_of(tmp_path)
+    [host], used = found["resources"]["hosts"].values(), found["machine"]["used"]
+    assert used["rss_max_process"] == used["rss_peak"] == host["rss_peak"] == 700 << 20
+    assert found["resources"]["memory"]["peak_rss"] == 700 << 20
+    assert re.search(r"RAM  peak RSS +700\.0 MB", text)
+    assert re.search(r"(?m)^Peak +700\.0 MB$", text)
+
+
 def test_memory_of_a_run_that_is_shorter_than_an_interval(tmp_path: Path) -> None:
     """What all processes held together at the end is a figure of an interval; without one there is a reason."""
     about = Worker("r", "node07", 1, elapsed=SECOND + 200 * MS)
