@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from lptest import lineprofiler
+from lptest import environment, lineprofiler
 from samplefile import ROWS, SampleFile, Series, Share, Worker, host
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -44,8 +44,8 @@ def usual(per_s: int = 1 << 20) -> dict[int, list[int] | int]:
     }
 
 
-def text_of(run: Path, *options: str) -> str:
-    return lineprofiler("report", str(run), *options).expect().stdout
+def text_of(run: Path, *options: str, env: dict[str, str] | None = None) -> str:
+    return lineprofiler("report", str(run), *options, env=env).expect().stdout
 
 
 def joined(text: str) -> str:
@@ -231,6 +231,16 @@ def test_memory_that_was_held_between_two_samples(tmp_path: Path, processes: int
     assert found["resources"]["memory"]["peak_rss"] == 700 << 20
     assert re.search(r"RAM  peak RSS +700\.0 MB", text)
     assert re.search(r"(?m)^Peak +700\.0 MB$", text)
+
+
+def test_a_burst_on_a_narrow_page(tmp_path: Path) -> None:
+    """48 columns of a run do not fit: none of them is left out, whenever the burst was."""
+    for burst in range(2, ROWS, 2):
+        columns = usual(0) | {13: [(100 << 20) if k >= burst else 0 for k in range(ROWS)]}
+        rows(worker(1), tmp_path, columns, ["step"]).write(tmp_path)
+        text = text_of(tmp_path, env=environment(COLUMNS="64", LC_ALL="C.UTF-8"))
+        [bar] = re.findall(r"(?m)^  write (.*) peak 100\.0 MB/s$", text)
+        assert bar.strip(" \N{MIDDLE DOT}"), burst
 
 
 def test_memory_of_a_run_that_is_shorter_than_an_interval(tmp_path: Path) -> None:
