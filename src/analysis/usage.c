@@ -476,6 +476,15 @@ static void derive_trend(lp__usage *all)
             all->usage->processes[0].rss; /* nothing is summed: its own rows tell more than bins of them */
 }
 
+/* Bins of sizes begin with the collector's ticks, those of times with the run: what ended between the two lies in the one before. For
+ * the bars, where a column that was sampled must not look as if it was not. */
+static void reach_last_rows(lp__usage *all)
+{
+    for (uint32_t i = all->grid.bins - 1; i > 0; i--)
+        if (all->run.rss[i] <= 0.0 && all->run.covered[i] > 0.0 && !all->unseen[i])
+            all->run.rss[i] = all->run.rss[i - 1];
+}
+
 static int by_cpu(const void *a, const void *b)
 {
     const lp_usage_phase *x = a, *y = b;
@@ -523,10 +532,11 @@ static void derive(lp__usage *all)
     usage->write_peak = usage->io_known ? highest_rate(grid, all->run.write, all->run.covered) : nan;
     leave_out_unseen(all); /* what was held at most is no less for it */
     spark(grid, all->run.cpu_s, all->run.covered, true, LP_USAGE_SPARK, usage->cpu_series);
-    spark(grid, all->run.rss, all->run.covered, false, LP_USAGE_SPARK, usage->rss_series);
     spark(grid, all->run.read, all->run.covered, true, LP_USAGE_SPARK, usage->read_series);
     spark(grid, all->run.write, all->run.covered, true, LP_USAGE_SPARK, usage->write_series);
     derive_trend(all);
+    reach_last_rows(all);
+    spark(grid, all->run.rss, all->run.covered, false, LP_USAGE_SPARK, usage->rss_series);
     if (usage->phase_count > 1)
         qsort(usage->phases, usage->phase_count, sizeof *usage->phases, by_cpu);
     for (uint32_t i = 0; i < usage->phase_count; i++)

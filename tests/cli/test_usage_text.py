@@ -243,6 +243,25 @@ def test_a_burst_on_a_narrow_page(tmp_path: Path) -> None:
         assert bar.strip(" \N{MIDDLE DOT}"), burst
 
 
+@pytest.mark.parametrize("into_ms", [0, 300, 900])
+def test_bars_of_memory_end_where_samples_do(tmp_path: Path, into_ms: int) -> None:
+    """Whenever the run began: what was sampled to its end has no column that looks as if it was not."""
+    first, about = worker(1), worker(2)
+    first.started += SECOND - into_ms * MS
+    first.elapsed = 1 * MS
+    first.write(tmp_path)
+    about.started += SECOND
+    about.elapsed = 4 * SECOND + 150 * MS
+    about.write(tmp_path)
+    file = SampleFile(about, 1)
+    columns = {column: v if isinstance(v, int) else v[:6] for column, v in usual().items()}
+    file.add(Series(1, columns, early_us=850_000))
+    file.write(tmp_path)
+    text = text_of(tmp_path, env=environment(COLUMNS="80", LC_ALL="C.UTF-8"))
+    bars = [re.findall(rf"(?m)^  {name} +([^ ].*) peak", text)[0].count("\N{MIDDLE DOT}") for name in ("write", "RSS")]
+    assert bars == [0, 0], text
+
+
 def test_memory_of_a_run_that_is_shorter_than_an_interval(tmp_path: Path) -> None:
     """What all processes held together at the end is a figure of an interval; without one there is a reason."""
     about = Worker("r", "node07", 1, elapsed=SECOND + 200 * MS)
