@@ -318,8 +318,9 @@ static void put_warnings(lp_text *text)
     }
     if (report->health.lost_entries > 0) {
         lp_unit count;
-        snprintf(words, sizeof words, "%s entries could not be recorded %s see CAVEATS.",
-                 lp_unit_count(count, (lp_i128)report->health.lost_entries), dash);
+        snprintf(words, sizeof words, "%s %s could not be recorded %s see CAVEATS.",
+                 lp_unit_count(count, (lp_i128)report->health.lost_entries),
+                 report->health.lost_entries == 1 ? "entry" : "entries", dash);
         warn(text, words);
     }
     for (uint32_t i = 0; i < report->self_nested_count && i < 3; i++) {
