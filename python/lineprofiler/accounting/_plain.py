@@ -139,7 +139,7 @@ def worker_from_plain(data: dict[str, Any]) -> WorkerSnapshot:
         unclean=data.pop("unclean"),
         living=data.pop("living"),
         open_phases=[
-            OpenPhase(path, since_ns / 1e9, open_ns, thread, tid)
+            OpenPhase(path, since_ns / 1_000_000_000, open_ns, thread, tid)  # of integers: rounded once
             for path, since_ns, open_ns, thread, tid in data.pop("open")
         ],
         exit_code=data.pop("exit_code"),
@@ -177,7 +177,10 @@ def worker_to_plain(worker: WorkerSnapshot) -> dict[str, Any]:
 
 def _ns(seconds: float, exact: int | None) -> int:
     """Unix ns of Unix s; the exact value where the float still stands for it."""
-    return exact if exact is not None and exact / 1e9 == seconds else max(round(seconds * 1e9), 0)
+    if exact is not None and exact / 1e9 == seconds:
+        return exact
+    whole = int(seconds)  # apart: the product would be rounded to 256 ns
+    return max(whole * 1_000_000_000 + round((seconds - whole) * 1e9), 0)
 
 
 def run_from_plain(data: dict[str, Any], directory: str) -> MergedRun:
