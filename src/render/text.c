@@ -144,7 +144,7 @@ static void put_roles(lp_text *text)
     for (uint32_t i = 0; i < run->role_count; i++) {
         char entry[LP_INERT_BYTES(48)], count[32];
         snprintf(count, sizeof count, " x%u", run->roles[i].worker_count);
-        lp_str parts[] = {run->roles[i].name, {count, strlen(count)}};
+        lp_str parts[] = {lp_visible(run->roles[i].name), {count, strlen(count)}};
         lp_inert(entry, sizeof entry, parts, 2, 32, LP_CUT_LEFT, text->line.utf8);
         put_list(text, indent, i == 0, entry);
     }

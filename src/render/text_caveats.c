@@ -120,7 +120,8 @@ static void put_worker(lp_text *text, uint32_t index, const char *words)
     lp_line_put(line, "  ");
     lp_line_put(line, lp__text_worker(text, worker, label));
     if (text->report->role_count > 1) {
-        lp_inert(role, sizeof role, &worker->role, 1, 16, LP_CUT_RIGHT, line->utf8);
+        lp_str shown = lp_visible(worker->role);
+        lp_inert(role, sizeof role, &shown, 1, 16, LP_CUT_RIGHT, line->utf8);
         lp_line_format(line, " %s", role);
     }
     lp_line_to(line, line->column + 2);

@@ -310,7 +310,8 @@ static void put_dead(frame *f, unsigned limit)
         lp_line_style(line, LP_PLAIN);
         put_worker(f, worker);
         lp_line_put(line, " ");
-        lp_line_name(line, &worker->role, 1, 16, LP_CUT_RIGHT);
+        lp_str role = lp_visible(worker->role);
+        lp_line_name(line, &role, 1, 16, LP_CUT_RIGHT);
         lp_line_format(line, "  %s", lp_unit_age(unit, run->read_ns, worker->written_ns));
         lp_line_put(line, " ago: ");
         lp_line_style(line, LP_WARN);
@@ -532,7 +533,8 @@ static void put_open(frame *f, unsigned limit)
         lp_line_name(line, &path, 1, room < 24 ? 24 : room, LP_CUT_LEFT);
         lp_line_style(line, LP_DIM);
         lp_line_put(line, "  ");
-        lp_line_name(line, &role->role->name, 1, 12, LP_CUT_RIGHT);
+        lp_str of = lp_visible(role->role->name);
+        lp_line_name(line, &of, 1, 12, LP_CUT_RIGHT);
         lp_line_put(line, " ");
         put_worker(f, &f->top->run->workers[open->workers[0]]);
         if (open->worker_count > 1)
