@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -302,16 +303,18 @@ static lp_status cover(const lp__grid *grid, const lp_usage_process *processes, 
     return LP_OK;
 }
 
-/* Cores in the busiest moment. Each process has its own intervals, which bins may cut in two: what one of them used, all used at
- * least, and a single one just that. */
-static double peak_of(const lp__grid *grid, const double *cpu_s, const double *covered,
-                      const lp_usage_process *processes, uint32_t count)
+/* Cores, or bytes a second, in the busiest moment. Each process has its own intervals, which bins may cut in two: what one of them
+ * used, all used at least, and a single one just that. `figure`: offset of that of a process. */
+static double peak_of(const lp__grid *grid, const double *bins, const double *covered,
+                      const lp_usage_process *processes, uint32_t count, size_t figure)
 {
-    double most = (double)NAN;
+    double most = (double)NAN, one;
 
-    for (uint32_t i = 0; i < count; i++)
-        most = fmax(most, processes[i].cpu_peak);
-    return count == 1 && !isnan(most) ? most : fmax(most, highest_rate(grid, cpu_s, covered));
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(&one, (const char *)&processes[i] + figure, sizeof one);
+        most = fmax(most, one);
+    }
+    return count == 1 && !isnan(most) ? most : fmax(most, highest_rate(grid, bins, covered));
 }
 
 /* Bytes that were held at one time. Of each process the kernel keeps the most that there ever was, between two rows, too. */
@@ -342,7 +345,8 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
             status = LP_E_MEMORY;
     lp__usage_host_end(all, host);
     if (host->processes > 0 && covered > 0.0) {
-        host->cpu_peak = peak_of(&all->grid, all->host.cpu_s, all->host.covered, processes, count);
+        host->cpu_peak = peak_of(&all->grid, all->host.cpu_s, all->host.covered, processes, count,
+                                 offsetof(lp_usage_process, cpu_peak));
         host->cpu_mean = sum(all->host.cpu_s, bins) / covered;
         host->rss_peak = held_most(&all->grid, all->host.rss, processes, count);
         if (host->pss_missing == 0)
@@ -497,6 +501,11 @@ static int by_cpu(const void *a, const void *b)
     return lp__str_compare(x->path, y->path);
 }
 
+static double run_peak(const lp__usage *all, const double *bins, size_t figure)
+{
+    return peak_of(&all->grid, bins, all->run.covered, all->usage->processes, all->usage->process_count, figure);
+}
+
 static void derive(lp__usage *all)
 {
     lp_usage *usage = all->usage;
@@ -514,9 +523,7 @@ static void derive(lp__usage *all)
     usage->io_known = !isnan(usage->io.read);
     usage->rss_known = !isnan(usage->rss_max_process);
     usage->pss_known = usage->pss_missing == 0 && highest(all->run.pss, grid->bins) > 0.0;
-    usage->cpu_peak = nan;
-    if (usage->cpu_known)
-        usage->cpu_peak = peak_of(grid, all->run.cpu_s, all->run.covered, usage->processes, usage->process_count);
+    usage->cpu_peak = usage->cpu_known ? run_peak(all, all->run.cpu_s, offsetof(lp_usage_process, cpu_peak)) : nan;
     usage->cpu_mean = usage->cpu_known && usage->covered_s > 0.0 ? usage->cpu_s / usage->covered_s : nan;
     usage->rss_peak = nan;
     if (usage->rss_known)
@@ -528,8 +535,8 @@ static void derive(lp__usage *all)
         usage->vram_reserved_peak = highest(all->run.reserved, grid->bins);
     if (!isnan(usage->vram_held_peak))
         usage->vram_held_peak = highest(all->run.held, grid->bins);
-    usage->read_peak = usage->io_known ? highest_rate(grid, all->run.read, all->run.covered) : nan;
-    usage->write_peak = usage->io_known ? highest_rate(grid, all->run.write, all->run.covered) : nan;
+    usage->read_peak = usage->io_known ? run_peak(all, all->run.read, offsetof(lp_usage_process, read_peak)) : nan;
+    usage->write_peak = usage->io_known ? run_peak(all, all->run.write, offsetof(lp_usage_process, write_peak)) : nan;
     leave_out_unseen(all); /* what was held at most is no less for it */
     spark(grid, all->run.cpu_s, all->run.covered, true, LP_USAGE_SPARK, usage->cpu_series);
     spark(grid, all->run.read, all->run.covered, true, LP_USAGE_SPARK, usage->read_series);

@@ -188,15 +188,19 @@ def test_how_busy_a_host_is_where_that_is_read_seldom(tmp_path: Path) -> None:
 def test_what_one_process_used_is_what_all_used(tmp_path: Path) -> None:
     """Its rows lie between the beginnings of intervals of the report, which would cut its busiest one in two."""
     about = worker(1)
+    about.started += 400 * MS
     about.elapsed = ROWS * SECOND
     columns = usual()
     columns[1] = [500_000 * k + (500_000 if k >= 50 else 0) for k in range(ROWS)]  # one CPU in one second of all
     columns[3] = columns[4] = [(100 << 10) + (k % 7 << 10) for k in range(ROWS)]
+    columns[12] = columns[13] = [90 << 20 if k >= 50 else 0 for k in range(ROWS)]
     rows(about, tmp_path, columns, ["step"]).write(tmp_path)
     found = json.loads(text_of(tmp_path, "--json"))
     [process], [host] = found["resources"]["processes"], found["resources"]["hosts"].values()
     used = found["machine"]["used"]
     assert process["cpu_cores_peak"] == host["cpu_cores_peak"] == used["cpu_cores_peak"] == 1.0
+    io = found["resources"]["io"]
+    assert io["read_peak_per_s"] == io["write_peak_per_s"] == 90 << 20
     for key in ("last_rss", "growth_bytes", "slope_bytes_per_s", "slope_error_bytes_per_s", "largest_step_bytes"):
         assert found["resources"]["memory"][key] == process[key], key
     assert process["last_rss"] - process["growth_bytes"] == 100 << 20
@@ -210,8 +214,11 @@ def test_what_one_of_several_used_all_used_at_least(tmp_path: Path) -> None:
         about.elapsed = ROWS * SECOND
         columns = usual()
         columns[1] = [900_000 if pid == 1 and k >= 50 else 0 for k in range(ROWS)]
+        columns[12] = columns[13] = [90 << 20 if pid == 1 and k >= 50 else 0 for k in range(ROWS)]
         rows(about, tmp_path, columns, ["step"]).write(tmp_path)
     found = json.loads(text_of(tmp_path, "--json"))
+    io = found["resources"]["io"]
+    assert io["read_peak_per_s"] == io["write_peak_per_s"] == 90 << 20
     [host], used = found["resources"]["hosts"].values(), found["machine"]["used"]
     assert used["cpu_cores_max_process"] == host["cpu_cores_peak"] == used["cpu_cores_peak"] == 0.9
     assert re.search(r"CPU  peak +0\.9 cores", text_of(tmp_path))
