@@ -128,7 +128,8 @@ def test_a_living_run_shows_what_it_used_so_far(stage: Stage) -> None:
     assert used["rss_peak"] <= (64 << 20) + (64 << 20)  # the interpreter is far below 64 MiB
 
 
-# Memory that is there for a moment, right after a row was taken: the next row is half a second away. The child holds its own meanwhile.
+# Memory that is there for a moment, right after a row was taken: the next row is half a second away. The child holds
+# its own meanwhile.
 SPIKE = """
     import json, mmap, os, sys, time
     from lineprofiler.accounting import Profiler
