@@ -239,6 +239,16 @@ static bool new_bins(lp_arena *arena, uint32_t count, lp__bins *bins)
     return true;
 }
 
+static bool new_peaks(lp_arena *arena, lp__usage *all)
+{
+    uint32_t count = all->grid.bins;
+
+    all->run_peaks = lp_arena_take(arena, count * sizeof *all->run_peaks);
+    all->host_peaks = lp_arena_take(arena, count * sizeof *all->host_peaks);
+    all->run_through = lp_arena_take(arena, count * sizeof *all->run_through);
+    return all->run_peaks && all->host_peaks && all->run_through;
+}
+
 static double highest(const double *bins, uint32_t count)
 {
     double most = 0.0;
@@ -317,13 +327,19 @@ static double peak_of(const lp__grid *grid, const double *bins, const double *co
     return count == 1 && !isnan(most) ? most : fmax(most, highest_rate(grid, bins, covered));
 }
 
-/* Bytes that were held at one time. Of each process the kernel keeps the most that there ever was, between two rows, too. */
-static double held_most(const lp__grid *grid, const double *rss, const lp_usage_process *processes, uint32_t count)
+/* What was there between rows: of processes together, and of one alone. To be called before the bins have the parts of those that came or
+ * went. */
+static double peak_between(lp__usage *all, const lp_usage_process *processes, uint32_t count)
 {
-    double most = highest(rss, grid->bins);
+    double most = lp__peaks_of(all->host_peaks, all->host.rss, all->grid.bins);
 
     for (uint32_t i = 0; i < count; i++)
         most = fmax(most, processes[i].rss.peak);
+    for (uint32_t i = 0; i < all->grid.bins; i++) {
+        lp__peak_add(&all->run_peaks[i], &all->host_peaks[i]);
+        all->host_peaks[i] = (lp__peak){0};
+        all->run_through[i] += all->host.rss[i];
+    }
     return most;
 }
 
@@ -340,6 +356,7 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
     double *const to[] = {all->run.cpu_s, all->run.rss,       all->run.pss,      all->run.read,
                           all->run.write, all->run.allocated, all->run.reserved, all->run.held};
 
+    double between = peak_between(all, processes, count);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (!lp__sizes_end(sizes[i]))
             status = LP_E_MEMORY;
@@ -348,7 +365,7 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
         host->cpu_peak = peak_of(&all->grid, all->host.cpu_s, all->host.covered, processes, count,
                                  offsetof(lp_usage_process, cpu_peak));
         host->cpu_mean = sum(all->host.cpu_s, bins) / covered;
-        host->rss_peak = held_most(&all->grid, all->host.rss, processes, count);
+        host->rss_peak = fmax(highest(all->host.rss, bins), between);
         if (host->pss_missing == 0)
             host->pss_peak = highest(all->host.pss, bins);
     }
@@ -525,9 +542,8 @@ static void derive(lp__usage *all)
     usage->pss_known = usage->pss_missing == 0 && highest(all->run.pss, grid->bins) > 0.0;
     usage->cpu_peak = usage->cpu_known ? run_peak(all, all->run.cpu_s, offsetof(lp_usage_process, cpu_peak)) : nan;
     usage->cpu_mean = usage->cpu_known && usage->covered_s > 0.0 ? usage->cpu_s / usage->covered_s : nan;
-    usage->rss_peak = nan;
-    if (usage->rss_known)
-        usage->rss_peak = held_most(grid, all->run.rss, usage->processes, usage->process_count);
+    double between = fmax(lp__peaks_of(all->run_peaks, all->run_through, grid->bins), usage->rss_max_process);
+    usage->rss_peak = usage->rss_known ? fmax(highest(all->run.rss, grid->bins), between) : nan;
     usage->pss_peak = usage->pss_known ? highest(all->run.pss, grid->bins) : nan;
     if (!isnan(usage->vram_allocated_peak))
         usage->vram_allocated_peak = highest(all->run.allocated, grid->bins);
@@ -585,7 +601,7 @@ static lp_status read_all(lp_usage *usage, const sources *list)
     usage->hosts = lp_arena_take(usage->arena, (run->host_count + 1u) * sizeof *usage->hosts);
     all.unseen = lp_arena_take(usage->arena, all.grid.bins * sizeof *all.unseen);
     if (!usage->processes || !usage->hosts || !all.unseen || !new_bins(usage->arena, all.grid.bins, &all.run) ||
-        !new_bins(usage->arena, all.grid.bins, &all.host))
+        !new_bins(usage->arena, all.grid.bins, &all.host) || !new_peaks(usage->arena, &all))
         status = LP_E_MEMORY;
     all.sizes.rss.bins = all.host.rss;
     all.sizes.pss.bins = all.host.pss;

@@ -304,7 +304,7 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
         lp__hold_set(&reading->rss, grid, &reading->all->sizes.rss, held_s, rss);
         lp__points_add(&reading->rss_points, at_s, rss);
     }
-    if (!isnan(peak) && reading->rss_points.any)
+    if (lp__high_row(&reading->high, reading->all->host_peaks, lp__grid_bin(grid, held_s), rss, peak))
         reading->rss_points.peak = fmax(reading->rss_points.peak, peak);
     if (!isnan(pss)) {
         lp__hold_set(&reading->pss, grid, &reading->all->sizes.pss, held_s, pss);
@@ -443,6 +443,7 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
         lp__hold_init(holds[i]);
     for (uint32_t i = 0; i < LP__USAGE_DEVICES; i++)
         lp__hold_init(&reading->held[i]);
+    lp__high_init(&reading->high);
     lp__points_init(&reading->rss_points, all->grid.width_s);
     lp__points_init(&reading->pss_points, all->grid.width_s);
     for (uint32_t c = 0; c < LP_COLUMNS; c++)
@@ -488,6 +489,7 @@ void lp__usage_process_end(lp__usage_reading *reading)
     }
     process->to_s = reading->at_s;
     process->gone_s = to_s;
+    lp__high_end(&reading->high, all->host_peaks);
     lp__points_trend(&reading->rss_points, &process->rss);
     lp__points_trend(&reading->pss_points, &process->pss);
     add_io(&usage->io, &process->io);
