@@ -427,6 +427,17 @@ static void put_role(frame *f, const lp_top_role *role)
     end_line(f);
 }
 
+/* Before the name, which is cut at its left. */
+static void put_marks(lp_line *line, const lp_report_phase *phase)
+{
+    if (phase->untrusted)
+        lp_line_put(line, "!");
+    if (phase->stride > 1)
+        lp_line_put(line, "~");
+    if (phase->async_entries > 0 || phase->flags & LP_PHASE_ASYNC)
+        lp_line_put(line, lp_line_glyph(line, "\xe2\x80\xa0", "^"));
+}
+
 static void put_row(frame *f, const lp_top_role *role, const lp_top_row *row)
 {
     const lp_report_role *of = &f->top->report->roles[role->role];
@@ -434,12 +445,12 @@ static void put_row(frame *f, const lp_top_role *role, const lp_top_row *row)
     lp_line *line = &f->line;
     unsigned edge = label_width(f);
     lp_unit unit;
-    const char *async = phase->flags & LP_PHASE_ASYNC ? lp_line_glyph(line, "\xe2\x80\xa0", "^") : "";
-    lp_str parts[] = {
-        {"!", phase->untrusted}, {"~", phase->stride > 1}, {async, strlen(async)}, lp_visible(phase->path)};
+    lp_str path = lp_visible(phase->path);
+    unsigned room = edge > 5 ? edge - 1 : 4; /* a blank before the first column */
 
     lp_line_put(line, "  ");
-    lp_line_name(line, parts, 4, edge > 5 ? edge - 3 : 2, LP_CUT_LEFT);
+    put_marks(line, phase);
+    lp_line_name(line, &path, 1, room > line->column ? room - line->column : 1, LP_CUT_LEFT);
     for (size_t i = 0; i < COLUMN_COUNT; i++) {
         if (line->width < columns[i].from)
             continue;

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 import snapfile
 from lpstage import Stage, wait_for
-from lptest import LIMIT_S, lineprofiler
+from lptest import LIMIT_S, environment, lineprofiler
 
 COMMAND = str(Path(sys.executable).with_name("lineprofiler"))
 
@@ -435,6 +435,22 @@ def test_phases_that_look_the_same_have_rates_of_their_own(stage: Stage) -> None
 
 
 @pytest.mark.one_version
+def test_marks_stand_before_names_that_are_cut(tmp_path: Path) -> None:
+    """What is estimated is marked as such, however long its path is."""
+    worker = snapfile.Worker()
+    for mark, more in {
+        "sampled": {"flags": 1, "stride": 10},
+        "async": {"flags": 2},
+        "few": {"async_entries": 3},
+    }.items():
+        worker.phase("a path of many words/" + mark * 9, 40, 1_000_000, 2_000_000, **more)
+    worker.write(tmp_path)
+    env = environment(COLUMNS="80", LC_ALL="C.UTF-8")
+    frame = lineprofiler("top", "--once", tmp_path, env=env).expect().stdout
+    marks = re.findall(r"(?m)^  (\S)\N{HORIZONTAL ELLIPSIS}\S*(sampled|async|few) ", frame)
+    assert sorted(marks) == [("~", "sampled"), ("\N{DAGGER}", "async"), ("\N{DAGGER}", "few")]
+
+
 def test_once_writes_nothing(stage: Stage) -> None:
     stage.collector = False  # which would write meanwhile
     start(stage, "actor")
