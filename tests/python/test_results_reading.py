@@ -128,14 +128,17 @@ def test_the_run_and_its_workers(run_of_two: Path) -> None:
 
 def test_moments_are_the_same_on_every_face(tmp_path: Path) -> None:
     """Unix times have more digits than a float: they are rounded once, and the same way."""
-    worker = snapfile.Worker(unclean=True)
-    worker.open = [((f"p{number}",), 977 * number * number + 1) for number in range(100)]
-    worker.write(tmp_path)
+    for number in range(20):
+        worker = snapfile.Worker(pid=number + 1, unclean=True)
+        worker.started += 977 * number * number
+        worker.open = [((f"p{k}",), 613 * k * k + 1) for k in range(20)]
+        worker.write(tmp_path)
     run = merge_run(tmp_path)
     shown = json.loads(lineprofiler("report", tmp_path, "--format", "json").expect().stdout)
-    assert [each.since for each in run.workers[0].open_phases] == [
-        each["since"] for each in shown["workers"][0]["open"]
-    ]
+    assert run.metadata["started_at"] == shown["run"]["started_at"]
+    for one, other in zip(run.workers, shown["workers"], strict=True):
+        assert (one.started_at, one.written_at) == (other["started_at"], other["written_at"])
+        assert [each.since for each in one.open_phases] == [each["since"] for each in other["open"]]
     assert report_as_dict(run) == shown
 
 
