@@ -487,6 +487,16 @@ static void put_nothing(frame *f, const lp_top_role *role)
     end_line(f);
 }
 
+static void put_no_role(frame *f)
+{
+    lp_str name = lp_visible(f->view->choice.role);
+
+    lp_line_style(&f->line, LP_DIM);
+    lp_line_put(&f->line, "no process has the role ");
+    lp_line_name(&f->line, &name, 1, f->line.width - f->line.column, LP_CUT_RIGHT);
+    end_line(f);
+}
+
 /* `room` lines at most, from line `offset` of the whole table on. */
 static void put_table(frame *f, unsigned room)
 {
@@ -494,6 +504,8 @@ static void put_table(frame *f, unsigned room)
     unsigned offset = f->view->offset, at = 0, end = room == ALL ? ALL : f->lines + room;
     lp_top_division of = lp__top_divide(top, offset > 0 ? ALL : room);
 
+    if (top->role_count == 0 && f->view->choice.role.data && room > 0)
+        put_no_role(f);
     for (uint32_t r = 0; r < top->role_count && f->lines < end; r++) {
         const lp_top_role *role = &top->roles[r];
         uint32_t rows = lp__top_take_rows(&of, role->row_count);

@@ -451,6 +451,19 @@ def test_marks_stand_before_names_that_are_cut(tmp_path: Path) -> None:
     assert sorted(marks) == [("~", "sampled"), ("\N{DAGGER}", "async"), ("\N{DAGGER}", "few")]
 
 
+@pytest.mark.parametrize(
+    ("role", "shown"), [("actr", "actr"), ("", '""'), ("x" * 90, "x" * 55 + "\N{HORIZONTAL ELLIPSIS}")]
+)
+def test_a_role_that_nobody_has(tmp_path: Path, role: str, shown: str) -> None:
+    """A name that was typed wrong is no run without phases."""
+    worker = snapfile.Worker("actor")
+    worker.phase("step", 40, 1_000_000, 2_000_000)
+    worker.write(tmp_path)
+    env = environment(COLUMNS="80", LC_ALL="C.UTF-8")
+    frame = lineprofiler("top", "--once", "--role", role, tmp_path, env=env).expect().stdout
+    assert frame.splitlines()[-1] == f"no process has the role {shown}"
+
+
 def test_once_writes_nothing(stage: Stage) -> None:
     stage.collector = False  # which would write meanwhile
     start(stage, "actor")
