@@ -223,3 +223,15 @@ def test_a_role_without_a_name(tmp_path: Path) -> None:
     assert re.search(r'\nstep +5\.0ms   "" node07:1\n', text)
     assert '\n  node07:1 ""  after ' in text
     assert re.search(r'(?m)^died node07:1 ""  ', lineprofiler("top", "--once", tmp_path).expect().stdout)
+
+
+@pytest.mark.parametrize("stride", [0, 10])
+def test_bytes_that_are_scaled_are_not_exact(tmp_path: Path, stride: int) -> None:
+    worker = snapfile.Worker()
+    worker.phase(
+        "copy", 400, 1_000_000, 2_000_000, flags=4, stride=stride, counters={"io_read_bytes": (40, 4096, 4096)}
+    )
+    worker.write(tmp_path)
+    text = lineprofiler("report", tmp_path, env=environment(COLUMNS="64")).expect().stdout
+    title = "I/O BY PHASE (measured exactly; ~ scaled from a sample)" if stride else "I/O BY PHASE (measured exactly)"
+    assert f"\n{title}\n" in text
