@@ -258,21 +258,6 @@ static double highest(const double *bins, uint32_t count)
     return most;
 }
 
-/* The last bin may be a rest of one, and a process may begin in the middle of another: a rate is over the time that was
- * sampled in a bin, where that is at least half of one. */
-static double highest_rate(const lp__grid *grid, const double *bins, const double *covered)
-{
-    double most = 0.0, all = 0.0, seconds = 0.0;
-
-    for (uint32_t i = 0; i < grid->bins; i++) {
-        if (covered[i] >= grid->width_s / 2)
-            most = fmax(most, bins[i] / covered[i]);
-        all += bins[i];
-        seconds += covered[i];
-    }
-    return seconds > 0.0 ? fmax(most, all / seconds) : (double)NAN;
-}
-
 static double sum(const double *bins, uint32_t count)
 {
     double total = 0.0;
@@ -280,51 +265,6 @@ static double sum(const double *bins, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         total += bins[i];
     return total;
-}
-
-static int by_first_row(const void *a, const void *b)
-{
-    const lp_usage_process *x = *(const lp_usage_process *const *)a, *y = *(const lp_usage_process *const *)b;
-
-    return (x->from_s > y->from_s) - (x->from_s < y->from_s);
-}
-
-/* How much of each bin was sampled: of the time between first and last row of at least one of them. */
-static lp_status cover(const lp__grid *grid, const lp_usage_process *processes, uint32_t count, double *bins)
-{
-    const lp_usage_process **order = malloc((count + 1u) * sizeof *order);
-    double until = -(double)INFINITY;
-
-    if (!order)
-        return LP_E_MEMORY;
-    for (uint32_t i = 0; i < count; i++)
-        order[i] = &processes[i];
-    if (count > 1)
-        qsort(order, count, sizeof *order, by_first_row);
-    for (uint32_t i = 0; i < count; i++) {
-        double from = fmax(order[i]->from_s, until);
-        if (order[i]->to_s > from)
-            lp__grid_spread(grid, bins, from, order[i]->to_s, order[i]->to_s - from);
-        until = fmax(until, order[i]->to_s);
-    }
-    for (uint32_t i = 0; i < grid->bins; i++) /* the outer ones have what lies outside */
-        bins[i] = fmin(bins[i], grid->width_s);
-    free(order);
-    return LP_OK;
-}
-
-/* Cores, or bytes a second, in the busiest moment. Each process has its own intervals, which bins may cut in two: what one of them
- * used, all used at least, and a single one just that. `figure`: offset of that of a process. */
-static double peak_of(const lp__grid *grid, const double *bins, const double *covered,
-                      const lp_usage_process *processes, uint32_t count, size_t figure)
-{
-    double most = (double)NAN, one;
-
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(&one, (const char *)&processes[i] + figure, sizeof one);
-        most = fmax(most, one);
-    }
-    return count == 1 && !isnan(most) ? most : fmax(most, highest_rate(grid, bins, covered));
 }
 
 /* What was there between rows: of processes together, and of one alone. To be called before the bins have the parts of those that came or
@@ -349,7 +289,7 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
     lp__sizes *const sizes[] = {&all->sizes.rss, &all->sizes.pss, &all->sizes.allocated, &all->sizes.reserved,
                                 &all->sizes.held};
     uint32_t bins = all->grid.bins;
-    lp_status status = cover(&all->grid, processes, count, all->host.covered);
+    lp_status status = lp__rates_cover(all, processes, count, all->host.covered, all->host_rates.covered);
     double covered = sum(all->host.covered, bins);
     double *const from[] = {all->host.cpu_s, all->host.rss,       all->host.pss,      all->host.read,
                             all->host.write, all->host.allocated, all->host.reserved, all->host.held};
@@ -362,8 +302,8 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
             status = LP_E_MEMORY;
     lp__usage_host_end(all, host);
     if (host->processes > 0 && covered > 0.0) {
-        host->cpu_peak = peak_of(&all->grid, all->host.cpu_s, all->host.covered, processes, count,
-                                 offsetof(lp_usage_process, cpu_peak));
+        host->cpu_peak = lp__rates_peak(all, all->host_rates.cpu_s, all->host_rates.covered, processes, count,
+                                        offsetof(lp_usage_process, cpu_peak));
         host->cpu_mean = sum(all->host.cpu_s, bins) / covered;
         host->rss_peak = fmax(highest(all->host.rss, bins), between);
         if (host->pss_missing == 0)
@@ -376,6 +316,7 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
         }
         all->host.covered[i] = 0.0;
     }
+    lp__rates_end_host(all);
     return status;
 }
 
@@ -520,7 +461,7 @@ static int by_cpu(const void *a, const void *b)
 
 static double run_peak(const lp__usage *all, const double *bins, size_t figure)
 {
-    return peak_of(&all->grid, bins, all->run.covered, all->usage->processes, all->usage->process_count, figure);
+    return lp__rates_peak(all, bins, all->run_rates.covered, all->usage->processes, all->usage->process_count, figure);
 }
 
 static void derive(lp__usage *all)
@@ -540,7 +481,8 @@ static void derive(lp__usage *all)
     usage->io_known = !isnan(usage->io.read);
     usage->rss_known = !isnan(usage->rss_max_process);
     usage->pss_known = usage->pss_missing == 0 && highest(all->run.pss, grid->bins) > 0.0;
-    usage->cpu_peak = usage->cpu_known ? run_peak(all, all->run.cpu_s, offsetof(lp_usage_process, cpu_peak)) : nan;
+    usage->cpu_peak =
+        usage->cpu_known ? run_peak(all, all->run_rates.cpu_s, offsetof(lp_usage_process, cpu_peak)) : nan;
     usage->cpu_mean = usage->cpu_known && usage->covered_s > 0.0 ? usage->cpu_s / usage->covered_s : nan;
     double between = fmax(lp__peaks_of(all->run_peaks, all->run_through, grid->bins), usage->rss_max_process);
     usage->rss_peak = usage->rss_known ? fmax(highest(all->run.rss, grid->bins), between) : nan;
@@ -551,8 +493,10 @@ static void derive(lp__usage *all)
         usage->vram_reserved_peak = highest(all->run.reserved, grid->bins);
     if (!isnan(usage->vram_held_peak))
         usage->vram_held_peak = highest(all->run.held, grid->bins);
-    usage->read_peak = usage->io_known ? run_peak(all, all->run.read, offsetof(lp_usage_process, read_peak)) : nan;
-    usage->write_peak = usage->io_known ? run_peak(all, all->run.write, offsetof(lp_usage_process, write_peak)) : nan;
+    usage->read_peak =
+        usage->io_known ? run_peak(all, all->run_rates.read, offsetof(lp_usage_process, read_peak)) : nan;
+    usage->write_peak =
+        usage->io_known ? run_peak(all, all->run_rates.write, offsetof(lp_usage_process, write_peak)) : nan;
     leave_out_unseen(all); /* what was held at most is no less for it */
     spark(grid, all->run.cpu_s, all->run.covered, true, LP_USAGE_SPARK, usage->cpu_series);
     spark(grid, all->run.read, all->run.covered, true, LP_USAGE_SPARK, usage->read_series);
@@ -601,7 +545,7 @@ static lp_status read_all(lp_usage *usage, const sources *list)
     usage->hosts = lp_arena_take(usage->arena, (run->host_count + 1u) * sizeof *usage->hosts);
     all.unseen = lp_arena_take(usage->arena, all.grid.bins * sizeof *all.unseen);
     if (!usage->processes || !usage->hosts || !all.unseen || !new_bins(usage->arena, all.grid.bins, &all.run) ||
-        !new_bins(usage->arena, all.grid.bins, &all.host) || !new_peaks(usage->arena, &all))
+        !new_bins(usage->arena, all.grid.bins, &all.host) || !new_peaks(usage->arena, &all) || !lp__rates_new(&all))
         status = LP_E_MEMORY;
     all.sizes.rss.bins = all.host.rss;
     all.sizes.pss.bins = all.host.pss;
@@ -625,7 +569,7 @@ static lp_status read_all(lp_usage *usage, const sources *list)
     if (status == LP_OK)
         status = most_at_once(usage->processes, usage->process_count, &usage->at_once);
     if (status == LP_OK)
-        status = cover(&all.grid, usage->processes, usage->process_count, all.run.covered);
+        status = lp__rates_cover(&all, usage->processes, usage->process_count, all.run.covered, all.run_rates.covered);
     if (status == LP_OK)
         derive(&all);
     free(all.slots);

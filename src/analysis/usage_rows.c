@@ -261,6 +261,9 @@ static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batc
     add_known(&process->cpu_s, took->cpu_s);
     if (!isnan(took->cpu_s))
         lp__grid_spread(&all->grid, all->host.cpu_s, took->from_s, took->to_s, took->cpu_s);
+    lp__rates_add(all, reading->tick_s, all->host_rates.cpu_s, took->from_s, took->to_s, took->cpu_s);
+    lp__rates_add(all, reading->tick_s, all->host_rates.read, took->from_s, took->to_s, took->io.read);
+    lp__rates_add(all, reading->tick_s, all->host_rates.write, took->from_s, took->to_s, took->io.write);
     if (seconds >= reading->interval_s / 2) { /* the steps of the clocks show in shorter ones */
         raise_to(&process->cpu_peak, took->cpu_s / seconds);
         raise_to(&process->read_peak, took->io.read / seconds);
@@ -348,7 +351,7 @@ lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *
     reading->place_ns = lp__usage_place_of(reading, batch);
     uint64_t mono_ns = lp__usage_mono(reading, batch);
     if (!reading->started)
-        reading->tick_s = lp__usage_tick(reading, reading->place_ns);
+        process->tick_s = reading->tick_s = lp__usage_tick(reading, reading->place_ns);
     take_reasons(process->why, batch);
     for (uint32_t row = 0; row < batch->rows; row++) {
         double after = (double)batch->time_us[row] / 1e6, mono_s = (double)mono_ns / 1e9 + after;

@@ -224,6 +224,24 @@ def test_what_one_of_several_used_all_used_at_least(tmp_path: Path) -> None:
     assert re.search(r"CPU  peak +0\.9 cores", text_of(tmp_path))
 
 
+def test_what_several_used_in_one_interval(tmp_path: Path) -> None:
+    """The ticks of their collector are no beginnings of seconds of the run, but the same for all."""
+    for pid in (1, 2, 3):
+        about = worker(pid)
+        about.started += 400 * MS
+        about.elapsed = ROWS * SECOND
+        columns = usual()
+        columns[1] = [800_000 if k >= 50 else 0 for k in range(ROWS)]
+        columns[12] = columns[13] = [90 << 20 if k >= 50 else 0 for k in range(ROWS)]
+        rows(about, tmp_path, columns, ["step"]).write(tmp_path)
+    found = json.loads(text_of(tmp_path, "--json"))
+    [host], used, io = found["resources"]["hosts"].values(), found["machine"]["used"], found["resources"]["io"]
+    assert (
+        host["cpu_cores_peak"] == used["cpu_cores_peak"] == pytest.approx(2.4, rel=0.002)
+    )  # a row is 1 ms late at most
+    assert io["read_peak_per_s"] == io["write_peak_per_s"] == pytest.approx(270 << 20, rel=0.002)
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_memory_that_was_held_between_two_samples(tmp_path: Path, processes: int) -> None:
     """The kernel keeps the most that a process ever held: neither process nor run held less at its peak."""
