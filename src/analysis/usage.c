@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -312,11 +313,18 @@ static lp_status cover(const lp__grid *grid, const lp_usage_process *processes, 
     return LP_OK;
 }
 
-/* Cores in the busiest moment. A single process has its own intervals, which bins would cut in two. */
-static double peak_of(const lp__grid *grid, const double *cpu_s, const double *covered,
-                      const lp_usage_process *processes, uint32_t count)
+/* Cores, or bytes a second, in the busiest moment. Each process has its own intervals, which bins may cut in two: what one of them
+ * used, all used at least, and a single one just that. `figure`: offset of that of a process. */
+static double peak_of(const lp__grid *grid, const double *bins, const double *covered,
+                      const lp_usage_process *processes, uint32_t count, size_t figure)
 {
-    return count == 1 && !isnan(processes[0].cpu_peak) ? processes[0].cpu_peak : highest_rate(grid, cpu_s, covered);
+    double most = (double)NAN, one;
+
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(&one, (const char *)&processes[i] + figure, sizeof one);
+        most = fmax(most, one);
+    }
+    return count == 1 && !isnan(most) ? most : fmax(most, highest_rate(grid, bins, covered));
 }
 
 /* What was there between rows: of processes together, and of one alone. To be called before the bins have the parts of those that came or
@@ -354,7 +362,8 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
             status = LP_E_MEMORY;
     lp__usage_host_end(all, host);
     if (host->processes > 0 && covered > 0.0) {
-        host->cpu_peak = peak_of(&all->grid, all->host.cpu_s, all->host.covered, processes, count);
+        host->cpu_peak = peak_of(&all->grid, all->host.cpu_s, all->host.covered, processes, count,
+                                 offsetof(lp_usage_process, cpu_peak));
         host->cpu_mean = sum(all->host.cpu_s, bins) / covered;
         host->rss_peak = fmax(highest(all->host.rss, bins), between);
         if (host->pss_missing == 0)
@@ -488,6 +497,15 @@ static void derive_trend(lp__usage *all)
             all->usage->processes[0].rss; /* nothing is summed: its own rows tell more than bins of them */
 }
 
+/* Bins of sizes begin with the collector's ticks, those of times with the run: what ended between the two lies in the one before. For
+ * the bars, where a column that was sampled must not look as if it was not. */
+static void reach_last_rows(lp__usage *all)
+{
+    for (uint32_t i = all->grid.bins - 1; i > 0; i--)
+        if (all->run.rss[i] <= 0.0 && all->run.covered[i] > 0.0 && !all->unseen[i])
+            all->run.rss[i] = all->run.rss[i - 1];
+}
+
 static int by_cpu(const void *a, const void *b)
 {
     const lp_usage_phase *x = a, *y = b;
@@ -498,6 +516,11 @@ static int by_cpu(const void *a, const void *b)
     if (left != right)
         return left > right ? -1 : 1;
     return lp__str_compare(x->path, y->path);
+}
+
+static double run_peak(const lp__usage *all, const double *bins, size_t figure)
+{
+    return peak_of(&all->grid, bins, all->run.covered, all->usage->processes, all->usage->process_count, figure);
 }
 
 static void derive(lp__usage *all)
@@ -517,9 +540,7 @@ static void derive(lp__usage *all)
     usage->io_known = !isnan(usage->io.read);
     usage->rss_known = !isnan(usage->rss_max_process);
     usage->pss_known = usage->pss_missing == 0 && highest(all->run.pss, grid->bins) > 0.0;
-    usage->cpu_peak = nan;
-    if (usage->cpu_known)
-        usage->cpu_peak = peak_of(grid, all->run.cpu_s, all->run.covered, usage->processes, usage->process_count);
+    usage->cpu_peak = usage->cpu_known ? run_peak(all, all->run.cpu_s, offsetof(lp_usage_process, cpu_peak)) : nan;
     usage->cpu_mean = usage->cpu_known && usage->covered_s > 0.0 ? usage->cpu_s / usage->covered_s : nan;
     double between = fmax(lp__peaks_of(all->run_peaks, all->run_through, grid->bins), usage->rss_max_process);
     usage->rss_peak = usage->rss_known ? fmax(highest(all->run.rss, grid->bins), between) : nan;
@@ -530,14 +551,15 @@ static void derive(lp__usage *all)
         usage->vram_reserved_peak = highest(all->run.reserved, grid->bins);
     if (!isnan(usage->vram_held_peak))
         usage->vram_held_peak = highest(all->run.held, grid->bins);
-    usage->read_peak = usage->io_known ? highest_rate(grid, all->run.read, all->run.covered) : nan;
-    usage->write_peak = usage->io_known ? highest_rate(grid, all->run.write, all->run.covered) : nan;
+    usage->read_peak = usage->io_known ? run_peak(all, all->run.read, offsetof(lp_usage_process, read_peak)) : nan;
+    usage->write_peak = usage->io_known ? run_peak(all, all->run.write, offsetof(lp_usage_process, write_peak)) : nan;
     leave_out_unseen(all); /* what was held at most is no less for it */
     spark(grid, all->run.cpu_s, all->run.covered, true, LP_USAGE_SPARK, usage->cpu_series);
-    spark(grid, all->run.rss, all->run.covered, false, LP_USAGE_SPARK, usage->rss_series);
     spark(grid, all->run.read, all->run.covered, true, LP_USAGE_SPARK, usage->read_series);
     spark(grid, all->run.write, all->run.covered, true, LP_USAGE_SPARK, usage->write_series);
     derive_trend(all);
+    reach_last_rows(all);
+    spark(grid, all->run.rss, all->run.covered, false, LP_USAGE_SPARK, usage->rss_series);
     if (usage->phase_count > 1)
         qsort(usage->phases, usage->phase_count, sizeof *usage->phases, by_cpu);
     for (uint32_t i = 0; i < usage->phase_count; i++)

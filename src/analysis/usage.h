@@ -51,8 +51,9 @@ typedef struct lp_usage_process {
     double children_s; /* CPU of processes below it that are not recorded */
     double children_rss_peak;
     lp_usage_trend rss, pss;
-    lp_usage_io io;          /* NaN each where not measured */
-    uint8_t why[LP_COLUMNS]; /* lp_reason of each column of which nothing is known, LP_REASON_NONE: something is */
+    lp_usage_io io;               /* NaN each where not measured */
+    double read_peak, write_peak; /* bytes a second at the disk, in its busiest interval */
+    uint8_t why[LP_COLUMNS];      /* lp_reason of each column of which nothing is known, LP_REASON_NONE: something is */
 } lp_usage_process;
 
 typedef struct lp_usage_host {

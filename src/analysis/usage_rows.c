@@ -259,10 +259,12 @@ static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batc
                            ? (double)NAN
                            : ((double)rss - (double)rss_before) * reading->kib;
     add_known(&process->cpu_s, took->cpu_s);
-    if (!isnan(took->cpu_s)) {
+    if (!isnan(took->cpu_s))
         lp__grid_spread(&all->grid, all->host.cpu_s, took->from_s, took->to_s, took->cpu_s);
-        if (seconds >= reading->interval_s / 2) /* the steps of the clocks show in shorter ones */
-            raise_to(&process->cpu_peak, took->cpu_s / seconds);
+    if (seconds >= reading->interval_s / 2) { /* the steps of the clocks show in shorter ones */
+        raise_to(&process->cpu_peak, took->cpu_s / seconds);
+        raise_to(&process->read_peak, took->io.read / seconds);
+        raise_to(&process->write_peak, took->io.write / seconds);
     }
     add_known(&process->starved_s, taken(reading, batch, LP_COLUMN_RUN_DELAY, row, us));
     add_known(&process->switches_voluntary, taken(reading, batch, LP_COLUMN_SWITCHES_VOLUNTARY, row, 1.0));
@@ -426,6 +428,8 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
     *process = (lp_usage_process){.worker = process->worker,
                                   .cpu_s = nan,
                                   .cpu_peak = nan,
+                                  .read_peak = nan,
+                                  .write_peak = nan,
                                   .cpu_unsampled_s = nan,
                                   .starved_s = nan,
                                   .switches_voluntary = nan,
@@ -478,8 +482,11 @@ void lp__usage_process_end(lp__usage_reading *reading)
     for (uint32_t i = 0; i < all->device_count; i++)
         lp__hold_end(&reading->held[i], grid, &all->sizes.held, reading->held_end_s[i]);
     /* One that lived for less than an interval has no whole one: over all of its time it used no more than in its busiest. */
-    if (process->seconds >= MEAN_LEAST_S && !(process->cpu_s / process->seconds <= process->cpu_peak))
-        process->cpu_peak = process->cpu_s / process->seconds;
+    if (process->seconds >= MEAN_LEAST_S) {
+        raise_to(&process->cpu_peak, process->cpu_s / process->seconds);
+        raise_to(&process->read_peak, process->io.read / process->seconds);
+        raise_to(&process->write_peak, process->io.write / process->seconds);
+    }
     process->to_s = reading->at_s;
     process->gone_s = to_s;
     lp__high_end(&reading->high, all->host_peaks);

@@ -410,7 +410,7 @@ void lp__text_io(lp_text *text)
             }
             if (!named && report->role_count > 1) {
                 lp_line_style(line, LP_BOLD);
-                lp_line_name(line, &role->role->name, 1, line->width, LP_CUT_RIGHT);
+                lp__text_name(text, role->role->name, line->width, LP_CUT_RIGHT);
                 lp_line_end(line);
             }
             named = true;
@@ -492,7 +492,7 @@ static void put_open_kind(lp_text *text, lp_life life, const char *title, const 
         lp_line_right(line, label + 13, ago);
         lp_line_to(line, label + 16);
         if (report->role_count > 1) {
-            lp_line_name(line, &role->role->name, 1, 12, LP_CUT_RIGHT);
+            lp__text_name(text, role->role->name, 12, LP_CUT_RIGHT);
             lp_line_put(line, " ");
         }
         put_open_where(text, open);
