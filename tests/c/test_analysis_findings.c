@@ -230,6 +230,26 @@ static void tasks_beside_each_other_are_not_summed(void)
     }
 }
 
+/* The same path in two roles: two findings, of which each says whose it is. A path of one role needs no more words. */
+static void a_path_of_two_roles(void)
+{
+    for (int same = 0; same < 2; same++) {
+        lp_finding_words words;
+        scene s;
+        start(&s);
+        s.workers[s.count++] = one_phase("actor", 1, "wait", 100.0, 0.0, 0.0);
+        s.workers[s.count++] = one_phase("learner", 2, same ? "wait" : "join", 90.0, 0.0, 0.0);
+        derive(&s);
+        CHECK_EQ(s.report->finding_count, 2u);
+        lp_finding_say(s.report, &s.report->findings[0], true, &words);
+        CHECK(strstr(words.headline, same ? "wait of actor spent 100%" : "wait spent 100%") == words.headline);
+        CHECK_STR(words.anchor, "wait");
+        lp_finding_say(s.report, &s.report->findings[1], true, &words);
+        CHECK(strstr(words.headline, same ? "wait of learner spent 100%" : "join spent 100%") == words.headline);
+        end(&s);
+    }
+}
+
 /* Of two hosts the one where the role runs, not the one with the fewest CPUs. */
 static void starved_where_it_runs(void)
 {
@@ -504,6 +524,7 @@ int main(void)
     RUN(starved);
     RUN(blocked);
     RUN(tasks_beside_each_other_are_not_summed);
+    RUN(a_path_of_two_roles);
     RUN(starved_where_it_runs);
     RUN(memory_lasts_for_those_of_its_host);
     RUN(slow_worker);
