@@ -88,18 +88,6 @@ static void say_throttled(const lp_report *report, const lp_finding *f, bool utf
              "Raise the limit (cpu.max), or run no more threads than it has cores.");
 }
 
-/* A path alone does not say which phase it is where another role has one, too. */
-static bool is_shared(const lp_report *report, uint32_t role, lp_str path)
-{
-    for (uint32_t r = 0; r < report->role_count; r++)
-        for (uint32_t i = 0; r != role && i < report->roles[r].phase_count; i++) {
-            lp_str other = report->roles[r].phases[i].path;
-            if (other.size == path.size && (path.size == 0 || memcmp(other.data, path.data, path.size) == 0))
-                return true;
-        }
-    return false;
-}
-
 static void say_blocked(const lp_report *report, const lp_finding *f, bool utf8, lp_finding_words *words)
 {
     const lp_report_phase *phase = &report->roles[f->role].phases[f->phase];
@@ -107,7 +95,7 @@ static void say_blocked(const lp_report *report, const lp_finding *f, bool utf8,
     lp_unit share, run, working;
 
     role_name(report, f->role, role, utf8);
-    bool shared = is_shared(report, f->role, phase->path);
+    bool shared = lp_report_shares_path(report, f->role, phase->path);
     snprintf(words->headline, sizeof words->headline, "%s%s%s spent %s of its time blocked, costing %s of the run",
              inert(path, lp_visible(phase->path), utf8), shared ? " of " : "", shared ? role : "",
              lp_unit_whole_percent(share, f->value[0]), lp_unit_whole_percent(run, f->share));
