@@ -16,7 +16,24 @@
 #define FAR_ENOUGH 4096u  /* instructions of a branch that are looked at for the line of its condition */
 #define TOO_MUCH 2000000u /* instructions times lines of one statement: the rest is told as before */
 
-enum { LOOP = 1, APPENDS, APPENDS_PAIR, ENTERS, ENTERS_SETUP, SETUP, SPECIAL, CAUGHT, CAUGHT_PART, PASSES, WAITS };
+enum {
+    LOOP = 1,
+    APPENDS,
+    APPENDS_PAIR,
+    ENTERS,
+    ENTERS_SETUP,
+    SETUP,
+    SPECIAL,
+    CAUGHT,
+    CAUGHT_PART,
+    PASSES,
+    WAITS,
+    POPS,
+    JUMPS_ON,
+    LEAVES,
+    LEAVES_CAUGHT,
+    RAISES_ON
+};
 
 static struct {
     bool known;
@@ -47,6 +64,13 @@ static void learn_roles(void)
         {"EXTENDED_ARG", PASSES},
         {"JUMP_BACKWARD_NO_INTERRUPT", WAITS},
         {"END_SEND", WAITS},
+        {"POP_TOP", POPS},
+        {"JUMP_FORWARD", JUMPS_ON},
+        {"JUMP_ABSOLUTE", JUMPS_ON},
+        {"JUMP_BACKWARD", JUMPS_ON},
+        {"POP_BLOCK", LEAVES},
+        {"POP_EXCEPT", LEAVES_CAUGHT},
+        {"RERAISE", RAISES_ON},
     };
     PyObject *map = lpy_line_opmap();
 
@@ -274,9 +298,34 @@ static bool join(const body *b, uint32_t one, uint32_t other)
     return x != y;
 }
 
-/* Whether the statement that begins at `unit` comes to this line. */
+static bool jumps_on(const body *b, uint32_t unit)
+{
+    const edges *e = &b->edge[unit];
+
+    return e->count == 1 && !e->falls && e->to[0] > unit && role_at(b, unit) == JUMPS_ON;
+}
+
+/* A jump on either way out of `a < b < c`, where that is a condition; `before`: the instruction before it. */
+static bool is_chained(const body *b, uint32_t unit, uint32_t before)
+{
+    if (!jumps_on(b, unit) || b->slot[before] != b->slot[unit])
+        return false;
+    return role_at(b, before) == POPS ? b->flow[before].source != LPY_LINE_FALLS
+                                      : b->edge[before].count == 2 && b->edge[before].falls && role_at(b, before) != LOOP;
+}
+
+/* Whether the statement that begins at `unit` comes to this line, be it by way of a constant on another one. */
 static bool comes_to(const body *b, uint32_t unit, int32_t slot)
 {
+    bool left = false;
+
+    while (jumps_on(b, unit))
+        unit = b->edge[unit].to[0];
+    for (uint32_t nop = unit; role_at(b, nop) == PASSES && b->edge[nop].falls; nop = b->edge[nop].to[0]) {
+        if (left && b->slot[nop] == slot)
+            return true;
+        left = left || b->slot[nop] != slot;
+    }
     uint32_t set = set_of(b, unit), end = b->units - unit > FAR_ENOUGH ? unit + FAR_ENOUGH : b->units;
 
     for (; unit < end; unit++) {
@@ -300,10 +349,11 @@ static bool join_conditions(const body *b)
         if (b->base[unit] == LPY_LINE_NO_DEPTH)
             continue;
         const edges *e = &b->edge[unit];
-        if (e->count != 2 || role_at(b, unit) == LOOP || e->to[0] <= unit)
+        if (e->count != 2 || role_at(b, unit) == LOOP)
             continue;
-        bool one = set_of(b, e->to[0]) == set_of(b, e->to[1]);
-        for (uint32_t i = 0; i < 2; i++)
+        bool back = e->to[0] <= unit; /* a loop's condition at its end */
+        bool one = !back && set_of(b, e->to[0]) == set_of(b, e->to[1]);
+        for (uint32_t i = back; i < 2; i++)
             if (set_of(b, e->to[i]) != set_of(b, unit) &&
                 (one || (b->slot[unit] >= 0 && comes_to(b, e->to[i], b->slot[unit]))))
                 news |= join(b, unit, e->to[i]);
@@ -330,7 +380,8 @@ static void find_sets(const body *b)
             continue;
         const edges *e = &b->edge[unit];
         for (uint32_t i = 0; i < e->count; i++)
-            if (is_within(b, e->to[i]) || (i + 1 == e->count && passes(b, unit, false)))
+            if (is_within(b, e->to[i]) || (i + 1 == e->count && passes(b, unit, false)) ||
+                (at > b->at && is_chained(b, unit, at[-1])))
                 join(b, unit, e->to[i]);
     }
     for (int pass = 0; pass < 8 && join_conditions(b); pass++)
@@ -453,6 +504,34 @@ static void find_lines(const body *b)
             look_at(b, *at);
 }
 
+/* ---- ways out -------------------------------------------------------------------------------------------------------- */
+
+/* What ends a `finally` or a handler when the exception goes on. */
+static bool raises_on(const body *b, uint32_t unit)
+{
+    if (LPY_LOCATION_TABLE && unit + 2 < b->units && role_at(b, unit + 1) == LEAVES_CAUGHT) /* COPY before it */
+        unit += 2;
+    return role_at(b, unit) == RAISES_ON;
+}
+
+/* What leads out of a block is no statement's and has no line in the source: it gets that of the instruction before it, from which it
+ * is not reached (behind `if x: raise y` at the end of a block). A `pass`, `break` or `continue` is the first of its line. */
+static void find_ways_out(const body *b)
+{
+    memset(b->enters, 0, b->units);
+    for (const uint32_t *at = b->at; at < b->end; at++)
+        for (uint32_t i = 0; i < b->edge[*at].count; i++)
+            if (b->edge[*at].to[i] <= *at)
+                b->enters[b->edge[*at].to[i]] = 1; /* a loop comes back there */
+    for (const uint32_t *at = b->at; at < b->end; at++) {
+        uint32_t unit = *at;
+        uint8_t role = role_at(b, unit);
+        bool leads_out = role == PASSES || role == JUMPS_ON || role == LEAVES || role == LEAVES_CAUGHT;
+        if (raises_on(b, unit) || (leads_out && at > b->at && b->slot[at[-1]] == b->slot[unit] && !b->enters[unit]))
+            b->result[unit] |= LPY_LINE_GOES_ON;
+    }
+}
+
 uint8_t *lpy_line_statements(const unsigned char *code, uint32_t units, const lpy_line_flow *flow, const int32_t *slot,
                              uint32_t slots)
 {
@@ -475,6 +554,7 @@ uint8_t *lpy_line_statements(const unsigned char *code, uint32_t units, const lp
         find_blocks(&b);
         find_sets(&b);
         find_lines(&b);
+        find_ways_out(&b);
     }
     free(b.enters);
     free(b.at);
