@@ -32,7 +32,10 @@ enum {
     JUMPS_ON,
     LEAVES,
     LEAVES_CAUGHT,
-    RAISES_ON
+    RAISES_ON,
+    LOADS,
+    RETURNS,
+    RETURNS_LOADED
 };
 
 static struct {
@@ -71,6 +74,9 @@ static void learn_roles(void)
         {"POP_BLOCK", LEAVES},
         {"POP_EXCEPT", LEAVES_CAUGHT},
         {"RERAISE", RAISES_ON},
+        {"LOAD_CONST", LOADS},
+        {"RETURN_VALUE", RETURNS},
+        {"RETURN_CONST", RETURNS_LOADED},
     };
     PyObject *map = lpy_line_opmap();
 
@@ -370,6 +376,14 @@ static bool passes(const body *b, uint32_t unit, bool whatever_line)
            (whatever_line || b->slot[unit] < 0 || b->slot[unit] == b->slot[e->to[e->count - 1]]);
 }
 
+/* The start of what a handler within an expression guards, as an `await` has one; NONE: it is none. */
+static uint32_t guarded_by(const body *b, uint32_t unit)
+{
+    const lpy_line_flow *flow = &b->flow[unit];
+
+    return flow->keeps >= 0 && flow->source < unit && is_within(b, unit) && is_within(b, flow->source) ? flow->source : NONE;
+}
+
 static void find_sets(const body *b)
 {
     for (uint32_t unit = 0; unit < b->units; unit++)
@@ -378,6 +392,8 @@ static void find_sets(const body *b)
         uint32_t unit = *at;
         if (b->base[unit] == LPY_LINE_NO_DEPTH)
             continue;
+        if (guarded_by(b, unit) != NONE)
+            join(b, unit, guarded_by(b, unit));
         const edges *e = &b->edge[unit];
         for (uint32_t i = 0; i < e->count; i++)
             if (is_within(b, e->to[i]) || (i + 1 == e->count && passes(b, unit, false)) ||
@@ -397,6 +413,8 @@ static void find_sets(const body *b)
         if (b->base[*at] != LPY_LINE_NO_DEPTH) {
             uint32_t unit = *at;
             const edges *e = &b->edge[unit];
+            if (b->enters[unit] == 1 && guarded_by(b, unit) != NONE)
+                b->enters[unit] = 0;
             for (uint32_t i = 0; i < e->count; i++) {
                 if (set_of(b, e->to[i]) != set_of(b, unit))
                     b->enters[e->to[i]] = 2;
@@ -422,6 +440,9 @@ static bool follow(const body *b, uint32_t first, uint32_t from, uint64_t top)
     bool news = false;
 
     for (uint32_t unit = first; unit != NONE; unit = b->next[unit]) {
+        uint32_t source = guarded_by(b, unit);
+        if (source != NONE)
+            b->seen[unit] &= b->seen[source];
         uint64_t seen = b->seen[unit] | bit_of(b, unit, from);
         if (b->result[unit] & LPY_LINE_GATHERS)
             seen &= top | bit_of(b, unit, from); /* lines in it are executed for each value */
@@ -461,7 +482,8 @@ static void look_at(const body *b, uint32_t first)
         int32_t slot = b->slot[unit];
         if (slot < 0)
             continue;
-        top = at_most(top, slot);
+        if (role_at(b, unit) != PASSES) /* a `try` before it */
+            top = at_most(top, slot);
         if (b->number[slot] == NONE)
             b->number[slot] = lines++;
         else if (straight)
@@ -469,7 +491,7 @@ static void look_at(const body *b, uint32_t first)
     }
     for (uint32_t from = 0; !straight && from < lines && (uint64_t)from * length < TOO_MUCH; from += 64) {
         int passes = 0;
-        bool has_top = b->number[top] >= from && b->number[top] - from < 64;
+        bool has_top = top != INT32_MAX && b->number[top] >= from && b->number[top] - from < 64;
         uint64_t above = has_top ? (uint64_t)1 << (b->number[top] - from) : 0;
         for (uint32_t unit = first; unit != NONE; unit = b->next[unit])
             b->seen[unit] = b->enters[unit] ? 0 : UINT64_MAX;
@@ -514,8 +536,33 @@ static bool raises_on(const body *b, uint32_t unit)
     return role_at(b, unit) == RAISES_ON;
 }
 
+static bool leads_out(const body *b, const uint32_t *at)
+{
+    switch (role_at(b, *at)) {
+    case PASSES:
+    case JUMPS_ON:
+    case LEAVES:
+    case LEAVES_CAUGHT:
+    case RETURNS_LOADED: return true;
+    case LOADS: return at + 1 < b->end && role_at(b, at[1]) == RETURNS; /* where the code ends */
+    default: return false;
+    }
+}
+
+/* Whether the statement that ends with the instruction has been on this line. */
+static bool was_on(const body *b, const uint32_t *at, int32_t slot)
+{
+    uint32_t set = set_of(b, *at);
+
+    for (uint32_t i = 0; i < FAR_ENOUGH && at >= b->at && set_of(b, *at) == set; i++, at--)
+        if (b->slot[*at] == slot)
+            return true;
+    return false;
+}
+
 /* What leads out of a block is no statement's and has no line in the source: it gets that of the instruction before it, from which it
- * is not reached (behind `if x: raise y` at the end of a block). A `pass`, `break` or `continue` is the first of its line. */
+ * need not be reached (behind `if x: raise y` at the end of a block), or of the statement. A `pass`, `break` or `continue` is the first of
+ * its line. */
 static void find_ways_out(const body *b)
 {
     memset(b->enters, 0, b->units);
@@ -525,9 +572,10 @@ static void find_ways_out(const body *b)
                 b->enters[b->edge[*at].to[i]] = 1; /* a loop comes back there */
     for (const uint32_t *at = b->at; at < b->end; at++) {
         uint32_t unit = *at;
-        uint8_t role = role_at(b, unit);
-        bool leads_out = role == PASSES || role == JUMPS_ON || role == LEAVES || role == LEAVES_CAUGHT;
-        if (raises_on(b, unit) || (leads_out && at > b->at && b->slot[at[-1]] == b->slot[unit] && !b->enters[unit]))
+        bool goes_on = raises_on(b, unit);
+        if (at > b->at && !b->enters[unit] && leads_out(b, at))
+            goes_on = goes_on || was_on(b, at - 1, b->slot[unit]);
+        if (goes_on)
             b->result[unit] |= LPY_LINE_GOES_ON;
     }
 }
