@@ -316,8 +316,9 @@ static bool is_chained(const body *b, uint32_t unit, uint32_t before)
 {
     if (!jumps_on(b, unit) || b->slot[before] != b->slot[unit])
         return false;
-    return role_at(b, before) == POPS ? b->flow[before].source != LPY_LINE_FALLS
-                                      : b->edge[before].count == 2 && b->edge[before].falls && role_at(b, before) != LOOP;
+    return role_at(b, before) == POPS
+               ? b->flow[before].source != LPY_LINE_FALLS
+               : b->edge[before].count == 2 && b->edge[before].falls && role_at(b, before) != LOOP;
 }
 
 /* Whether the statement that begins at `unit` comes to this line, be it by way of a constant on another one. */
@@ -381,7 +382,8 @@ static uint32_t guarded_by(const body *b, uint32_t unit)
 {
     const lpy_line_flow *flow = &b->flow[unit];
 
-    return flow->keeps >= 0 && flow->source < unit && is_within(b, unit) && is_within(b, flow->source) ? flow->source : NONE;
+    return flow->keeps >= 0 && flow->source < unit && is_within(b, unit) && is_within(b, flow->source) ? flow->source
+                                                                                                       : NONE;
 }
 
 static void find_sets(const body *b)

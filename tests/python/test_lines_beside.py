@@ -462,7 +462,7 @@ def test_threads_with_tracers_of_their_own_while_it_starts_and_stops() -> None:
 
 
 def test_threads_that_c_code_begins_while_it_starts_and_stops() -> None:
-    """Their states come into the interpreter's list without the GIL; 3.11 finishes them there: a dozen starts met one."""
+    """Their states come into the interpreter's list without the GIL, and 3.11 finishes them there."""
     done = run_python(
         """
         import ctypes, os, threading
