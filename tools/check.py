@@ -104,10 +104,11 @@ def main() -> int:
             envs.run([tool / "ruff", "format", "-q", *PYTHON_FOLDERS], "ruff")
             return 0
 
-        good = [strict_build(c, venv) for c in ("gcc", "clang") if shutil.which(c)]
+        for compiler in envs.COMPILERS:
+            envs.require_named_compiler(compiler)
+        good = [strict_build(compiler, venv) for compiler in envs.COMPILERS]
         good.append(cppcheck(env))
-        if shutil.which("clang"):
-            good.append(clang_tidy(BUILD / "check-clang"))
+        good.append(clang_tidy(BUILD / "check-clang"))
         good.append(no_more_instructions())
         good.append(step("clang-format", [tool / "clang-format", "--dry-run", "-Werror", *c_files()], env))
         good.append(step("ruff", [tool / "ruff", "check", *PYTHON_FOLDERS], env))

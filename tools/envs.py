@@ -318,6 +318,28 @@ def require_compiler() -> None:
         raise SetupError("no C compiler was found; on Debian: apt-get install gcc libc6-dev")
 
 
+# Asked for by name where the point is that either can build us; their Debian packages, sanitizers included.
+COMPILERS = {"gcc": ("gcc", "libc6-dev"), "clang": ("clang", "libclang-rt-dev")}
+
+
+def builds(compiler: str, *flags: str) -> bool:
+    """A program, as gcc or clang is asked to."""
+    if shutil.which(compiler) is None:
+        return False
+    command = [compiler, "-x", "c", "-", *flags, "-o", os.devnull]
+    program = b"int main(void) { return 0; }"
+    return subprocess.run(command, input=program, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def require_named_compiler(compiler: str, *flags: str) -> None:
+    """One of COMPILERS, installed where we may; `flags` that it must know what to do with."""
+    if not builds(compiler, *flags):
+        debian_install(*COMPILERS[compiler])
+    if not builds(compiler, *flags):
+        what = " ".join([compiler, *flags])
+        raise SetupError(f"{what}: not found; on Debian: apt-get install {' '.join(COMPILERS[compiler])}")
+
+
 def c_build(venv: Path, build: Path, *options: str, env: dict[str, str] | None = None) -> Path:
     """Configures (or configures again) and builds everything that needs no Python."""
     env = {**clean_environment(PATH=tool_path(venv)), **(env or {})}

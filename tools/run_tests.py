@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -256,23 +255,42 @@ THREADS = ["-Db_sanitize=thread", "-Db_lundef=false"]
 THREADED_LAYERS = ("core_", "collector_", "store_", "sample_")
 
 
+def with_each_compiler(test: Callable[[], Result], *flags: str) -> list[Result]:
+    """By gcc and by clang; one that cannot be had has failed, by its name."""
+    results = []
+    for compiler in envs.COMPILERS:
+        os.environ["CC"] = compiler  # Meson takes it when a build directory is first made
+        try:
+            envs.require_named_compiler(compiler, *flags)
+            results.append(test())
+        except SetupError as error:
+            lost = Result(f"C tests ({compiler})")
+            lost.fail(f"did not run: {error}")
+            results.append(finish(lost, time.monotonic()))
+        finally:
+            del os.environ["CC"]
+    return results
+
+
 def sanitized_c_tests(tools: Path) -> list[Result]:
-    """Under gcc's and clang's address and undefined-behaviour sanitizers, leaks too; under gcc's thread sanitizer."""
+    """Under gcc's and clang's sanitizers: addresses, undefined behaviour and leaks; then threads."""
     env = {
         "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1",
         "UBSAN_OPTIONS": "halt_on_error=1:abort_on_error=1:print_stacktrace=1",
         # The collector's start forks beside threads, which the runtime only tries if it is told to.
         "TSAN_OPTIONS": "halt_on_error=1:exitcode=66:die_after_fork=0",
     }
-    results = []
-    for compiler in ("gcc", "clang"):
-        if shutil.which(compiler):
-            os.environ["CC"] = compiler  # Meson takes it when a build directory is first made
-            results.append(c_tests(tools, BUILD / f"c-san-{compiler}", ADDRESSES, env, slower=SANITIZED_SLOWER))
-    os.environ["CC"] = "gcc"
-    results.append(c_tests(tools, BUILD / "c-tsan", THREADS, env, THREADED_LAYERS, SANITIZED_SLOWER))
-    del os.environ["CC"]
-    return results
+
+    def addresses() -> Result:
+        build = BUILD / f"c-san-{os.environ['CC']}"
+        return c_tests(tools, build, ADDRESSES, env, slower=SANITIZED_SLOWER)
+
+    def threads() -> Result:
+        build = BUILD / f"c-tsan-{os.environ['CC']}"
+        return c_tests(tools, build, THREADS, env, THREADED_LAYERS, SANITIZED_SLOWER)
+
+    results = with_each_compiler(addresses, "-fsanitize=address,undefined")
+    return results + with_each_compiler(threads, "-fsanitize=thread")
 
 
 def select(interpreters: list[Interpreter], wanted: str) -> list[Interpreter]:
@@ -335,7 +353,7 @@ def main() -> int:
         "--python", default="", metavar="3.11,3.13", help="only these versions (default: each one found)"
     )
     parser.add_argument(
-        "--all", action="store_true", help="every interpreter and compiler found, free-threaded builds too"
+        "--all", action="store_true", help="every interpreter found, free-threaded ones too; C tests by gcc and clang"
     )
     parser.add_argument(
         "--sanitize", action="store_true", help="address and undefined-behaviour sanitizers, one version"
@@ -392,8 +410,7 @@ def main() -> int:
             if args.sanitize:
                 results += sanitized_c_tests(tools)
             else:
-                for compiler in compilers(args.all):
-                    results.append(c_tests_with(compiler, tools, tag))
+                results += every_c_test(tools, tag, args.all)
         if args.with_python:
             if not args.secondary:
                 envs.require_client_commands()
@@ -423,21 +440,10 @@ def close(results: list[Result], started: float) -> int:
     return 0 if passed and not failed else 1
 
 
-def compilers(everything: bool) -> list[str]:
-    if not everything:
-        return [""]
-    return [name for name in ("gcc", "clang") if shutil.which(name)]
-
-
-def c_tests_with(compiler: str, tools: Path, tag: str) -> Result:
-    if not compiler:
-        return c_tests(tools, BUILD / f"c{tag}", [], {})
-    # Meson takes the compiler from the environment, and only when a build directory is first made.
-    os.environ["CC"] = compiler
-    try:
-        return c_tests(tools, BUILD / f"c-{re.sub('[^a-z0-9]', '', compiler)}{tag}", [], {})
-    finally:
-        del os.environ["CC"]
+def every_c_test(tools: Path, tag: str, by_each: bool) -> list[Result]:
+    if not by_each:
+        return [c_tests(tools, BUILD / f"c{tag}", [], {})]
+    return with_each_compiler(lambda: c_tests(tools, BUILD / f"c-{os.environ['CC']}{tag}", [], {}))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -238,6 +239,16 @@ static bool new_bins(lp_arena *arena, uint32_t count, lp__bins *bins)
     return true;
 }
 
+static bool new_peaks(lp_arena *arena, lp__usage *all)
+{
+    uint32_t count = all->grid.bins;
+
+    all->run_peaks = lp_arena_take(arena, count * sizeof *all->run_peaks);
+    all->host_peaks = lp_arena_take(arena, count * sizeof *all->host_peaks);
+    all->run_through = lp_arena_take(arena, count * sizeof *all->run_through);
+    return all->run_peaks && all->host_peaks && all->run_through;
+}
+
 static double highest(const double *bins, uint32_t count)
 {
     double most = 0.0;
@@ -245,21 +256,6 @@ static double highest(const double *bins, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         most = fmax(most, bins[i]);
     return most;
-}
-
-/* The last bin may be a rest of one, and a process may begin in the middle of another: a rate is over the time that was
- * sampled in a bin, where that is at least half of one. */
-static double highest_rate(const lp__grid *grid, const double *bins, const double *covered)
-{
-    double most = 0.0, all = 0.0, seconds = 0.0;
-
-    for (uint32_t i = 0; i < grid->bins; i++) {
-        if (covered[i] >= grid->width_s / 2)
-            most = fmax(most, bins[i] / covered[i]);
-        all += bins[i];
-        seconds += covered[i];
-    }
-    return seconds > 0.0 ? fmax(most, all / seconds) : (double)NAN;
 }
 
 static double sum(const double *bins, uint32_t count)
@@ -271,42 +267,20 @@ static double sum(const double *bins, uint32_t count)
     return total;
 }
 
-static int by_first_row(const void *a, const void *b)
+/* What was there between rows: of processes together, and of one alone. To be called before the bins have the parts of those that came or
+ * went. */
+static double peak_between(lp__usage *all, const lp_usage_process *processes, uint32_t count)
 {
-    const lp_usage_process *x = *(const lp_usage_process *const *)a, *y = *(const lp_usage_process *const *)b;
+    double most = lp__peaks_of(all->host_peaks, all->host.rss, all->grid.bins);
 
-    return (x->from_s > y->from_s) - (x->from_s < y->from_s);
-}
-
-/* How much of each bin was sampled: of the time between first and last row of at least one of them. */
-static lp_status cover(const lp__grid *grid, const lp_usage_process *processes, uint32_t count, double *bins)
-{
-    const lp_usage_process **order = malloc((count + 1u) * sizeof *order);
-    double until = -(double)INFINITY;
-
-    if (!order)
-        return LP_E_MEMORY;
     for (uint32_t i = 0; i < count; i++)
-        order[i] = &processes[i];
-    if (count > 1)
-        qsort(order, count, sizeof *order, by_first_row);
-    for (uint32_t i = 0; i < count; i++) {
-        double from = fmax(order[i]->from_s, until);
-        if (order[i]->to_s > from)
-            lp__grid_spread(grid, bins, from, order[i]->to_s, order[i]->to_s - from);
-        until = fmax(until, order[i]->to_s);
+        most = fmax(most, processes[i].rss.peak);
+    for (uint32_t i = 0; i < all->grid.bins; i++) {
+        lp__peak_add(&all->run_peaks[i], &all->host_peaks[i]);
+        all->host_peaks[i] = (lp__peak){0};
+        all->run_through[i] += all->host.rss[i];
     }
-    for (uint32_t i = 0; i < grid->bins; i++) /* the outer ones have what lies outside */
-        bins[i] = fmin(bins[i], grid->width_s);
-    free(order);
-    return LP_OK;
-}
-
-/* Cores in the busiest moment. A single process has its own intervals, which bins would cut in two. */
-static double peak_of(const lp__grid *grid, const double *cpu_s, const double *covered,
-                      const lp_usage_process *processes, uint32_t count)
-{
-    return count == 1 && !isnan(processes[0].cpu_peak) ? processes[0].cpu_peak : highest_rate(grid, cpu_s, covered);
+    return most;
 }
 
 /* The host's bins into the run's, and its figures out of them. */
@@ -315,21 +289,23 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
     lp__sizes *const sizes[] = {&all->sizes.rss, &all->sizes.pss, &all->sizes.allocated, &all->sizes.reserved,
                                 &all->sizes.held};
     uint32_t bins = all->grid.bins;
-    lp_status status = cover(&all->grid, processes, count, all->host.covered);
+    lp_status status = lp__rates_cover(all, processes, count, all->host.covered, all->host_rates.covered);
     double covered = sum(all->host.covered, bins);
     double *const from[] = {all->host.cpu_s, all->host.rss,       all->host.pss,      all->host.read,
                             all->host.write, all->host.allocated, all->host.reserved, all->host.held};
     double *const to[] = {all->run.cpu_s, all->run.rss,       all->run.pss,      all->run.read,
                           all->run.write, all->run.allocated, all->run.reserved, all->run.held};
 
+    double between = peak_between(all, processes, count);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (!lp__sizes_end(sizes[i]))
             status = LP_E_MEMORY;
     lp__usage_host_end(all, host);
     if (host->processes > 0 && covered > 0.0) {
-        host->cpu_peak = peak_of(&all->grid, all->host.cpu_s, all->host.covered, processes, count);
+        host->cpu_peak = lp__rates_peak(all, all->host_rates.cpu_s, all->host_rates.covered, processes, count,
+                                        offsetof(lp_usage_process, cpu_peak));
         host->cpu_mean = sum(all->host.cpu_s, bins) / covered;
-        host->rss_peak = highest(all->host.rss, bins);
+        host->rss_peak = fmax(highest(all->host.rss, bins), between);
         if (host->pss_missing == 0)
             host->pss_peak = highest(all->host.pss, bins);
     }
@@ -340,6 +316,7 @@ static lp_status end_host(lp__usage *all, lp_usage_host *host, const lp_usage_pr
         }
         all->host.covered[i] = 0.0;
     }
+    lp__rates_end_host(all);
     return status;
 }
 
@@ -461,6 +438,15 @@ static void derive_trend(lp__usage *all)
             all->usage->processes[0].rss; /* nothing is summed: its own rows tell more than bins of them */
 }
 
+/* Bins of sizes begin with the collector's ticks, those of times with the run: what ended between the two lies in the one before. For
+ * the bars, where a column that was sampled must not look as if it was not. */
+static void reach_last_rows(lp__usage *all)
+{
+    for (uint32_t i = all->grid.bins - 1; i > 0; i--)
+        if (all->run.rss[i] <= 0.0 && all->run.covered[i] > 0.0 && !all->unseen[i])
+            all->run.rss[i] = all->run.rss[i - 1];
+}
+
 static int by_cpu(const void *a, const void *b)
 {
     const lp_usage_phase *x = a, *y = b;
@@ -471,6 +457,11 @@ static int by_cpu(const void *a, const void *b)
     if (left != right)
         return left > right ? -1 : 1;
     return lp__str_compare(x->path, y->path);
+}
+
+static double run_peak(const lp__usage *all, const double *bins, size_t figure)
+{
+    return lp__rates_peak(all, bins, all->run_rates.covered, all->usage->processes, all->usage->process_count, figure);
 }
 
 static void derive(lp__usage *all)
@@ -490,11 +481,11 @@ static void derive(lp__usage *all)
     usage->io_known = !isnan(usage->io.read);
     usage->rss_known = !isnan(usage->rss_max_process);
     usage->pss_known = usage->pss_missing == 0 && highest(all->run.pss, grid->bins) > 0.0;
-    usage->cpu_peak = nan;
-    if (usage->cpu_known)
-        usage->cpu_peak = peak_of(grid, all->run.cpu_s, all->run.covered, usage->processes, usage->process_count);
+    usage->cpu_peak =
+        usage->cpu_known ? run_peak(all, all->run_rates.cpu_s, offsetof(lp_usage_process, cpu_peak)) : nan;
     usage->cpu_mean = usage->cpu_known && usage->covered_s > 0.0 ? usage->cpu_s / usage->covered_s : nan;
-    usage->rss_peak = usage->rss_known ? highest(all->run.rss, grid->bins) : nan;
+    double between = fmax(lp__peaks_of(all->run_peaks, all->run_through, grid->bins), usage->rss_max_process);
+    usage->rss_peak = usage->rss_known ? fmax(highest(all->run.rss, grid->bins), between) : nan;
     usage->pss_peak = usage->pss_known ? highest(all->run.pss, grid->bins) : nan;
     if (!isnan(usage->vram_allocated_peak))
         usage->vram_allocated_peak = highest(all->run.allocated, grid->bins);
@@ -502,14 +493,17 @@ static void derive(lp__usage *all)
         usage->vram_reserved_peak = highest(all->run.reserved, grid->bins);
     if (!isnan(usage->vram_held_peak))
         usage->vram_held_peak = highest(all->run.held, grid->bins);
-    usage->read_peak = usage->io_known ? highest_rate(grid, all->run.read, all->run.covered) : nan;
-    usage->write_peak = usage->io_known ? highest_rate(grid, all->run.write, all->run.covered) : nan;
+    usage->read_peak =
+        usage->io_known ? run_peak(all, all->run_rates.read, offsetof(lp_usage_process, read_peak)) : nan;
+    usage->write_peak =
+        usage->io_known ? run_peak(all, all->run_rates.write, offsetof(lp_usage_process, write_peak)) : nan;
     leave_out_unseen(all); /* what was held at most is no less for it */
     spark(grid, all->run.cpu_s, all->run.covered, true, LP_USAGE_SPARK, usage->cpu_series);
-    spark(grid, all->run.rss, all->run.covered, false, LP_USAGE_SPARK, usage->rss_series);
     spark(grid, all->run.read, all->run.covered, true, LP_USAGE_SPARK, usage->read_series);
     spark(grid, all->run.write, all->run.covered, true, LP_USAGE_SPARK, usage->write_series);
     derive_trend(all);
+    reach_last_rows(all);
+    spark(grid, all->run.rss, all->run.covered, false, LP_USAGE_SPARK, usage->rss_series);
     if (usage->phase_count > 1)
         qsort(usage->phases, usage->phase_count, sizeof *usage->phases, by_cpu);
     for (uint32_t i = 0; i < usage->phase_count; i++)
@@ -551,7 +545,7 @@ static lp_status read_all(lp_usage *usage, const sources *list)
     usage->hosts = lp_arena_take(usage->arena, (run->host_count + 1u) * sizeof *usage->hosts);
     all.unseen = lp_arena_take(usage->arena, all.grid.bins * sizeof *all.unseen);
     if (!usage->processes || !usage->hosts || !all.unseen || !new_bins(usage->arena, all.grid.bins, &all.run) ||
-        !new_bins(usage->arena, all.grid.bins, &all.host))
+        !new_bins(usage->arena, all.grid.bins, &all.host) || !new_peaks(usage->arena, &all) || !lp__rates_new(&all))
         status = LP_E_MEMORY;
     all.sizes.rss.bins = all.host.rss;
     all.sizes.pss.bins = all.host.pss;
@@ -575,7 +569,7 @@ static lp_status read_all(lp_usage *usage, const sources *list)
     if (status == LP_OK)
         status = most_at_once(usage->processes, usage->process_count, &usage->at_once);
     if (status == LP_OK)
-        status = cover(&all.grid, usage->processes, usage->process_count, all.run.covered);
+        status = lp__rates_cover(&all, usage->processes, usage->process_count, all.run.covered, all.run_rates.covered);
     if (status == LP_OK)
         derive(&all);
     free(all.slots);

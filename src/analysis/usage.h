@@ -39,6 +39,7 @@ typedef struct lp_usage_process {
     uint64_t rows;
     double seconds;      /* from its first row to its last */
     double from_s, to_s; /* of those, seconds after the run's start */
+    double tick_s;       /* from the beginning of a bin of the grid to its collector's next tick */
     double gone_s;       /* when it ended or was last seen, at most an interval later */
     double unseen_s; /* that it lived on after its last row, where that is no mere rest of an interval: its file is cut
                              * off, or what is newer is not written yet; 0: none */
@@ -51,8 +52,9 @@ typedef struct lp_usage_process {
     double children_s; /* CPU of processes below it that are not recorded */
     double children_rss_peak;
     lp_usage_trend rss, pss;
-    lp_usage_io io;          /* NaN each where not measured */
-    uint8_t why[LP_COLUMNS]; /* lp_reason of each column of which nothing is known, LP_REASON_NONE: something is */
+    lp_usage_io io;               /* NaN each where not measured */
+    double read_peak, write_peak; /* bytes a second at the disk, in its busiest interval */
+    uint8_t why[LP_COLUMNS];      /* lp_reason of each column of which nothing is known, LP_REASON_NONE: something is */
 } lp_usage_process;
 
 typedef struct lp_usage_host {

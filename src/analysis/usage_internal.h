@@ -13,6 +13,28 @@ typedef struct lp__bins { /* one number a bin; owned by the usage's arena */
     double *allocated, *reserved, *held; /* of devices' memory */
 } lp__bins;
 
+typedef struct lp__rates { /* the same between the collector's ticks, one bin more: see usage_rates.c */
+    double *cpu_s, *read, *write, *covered;
+} lp__rates;
+
+/* That a process held more than its rows show, in a time that ends in a bin; bytes. See usage_peak.c. */
+typedef struct lp__peak {
+    double most; /* 0: none did */
+    uint32_t from;
+    double at_from, between, at_to; /* its largest row in the first bin of that time, in all of them, in the last one */
+} lp__peak;
+
+/* Of a process: the largest size that it ever had (VmHWM), as it rises. */
+typedef struct lp__high {
+    bool any;
+    double most; /* as read last; NaN: not yet */
+    uint32_t bin;
+    double in_bin;         /* of the last row, and its largest row */
+    uint32_t from;         /* bin of the last reading: a rise since then is of a time that begins there */
+    double at_from, since; /* its largest row, and the largest since it began */
+    lp__peak rise;         /* in the time that ends in `bin`, of which rows may follow */
+} lp__high;
+
 /* Up to where something of a host has been told. Collectors of several containers on one machine tell of the same time, so each
  * moment is taken from the first. */
 typedef struct lp__told {
@@ -44,8 +66,11 @@ typedef struct lp__usage {
     char boot[LP__BOOT_ROOM]; /* whose clock that is, */
     uint64_t time_ns;         /* and of which time namespace; 0 not known */
     lp__bins run, host;
-    bool *unseen; /* by bin: some process lived there of which no row is at hand; owned by the usage's arena */
-    struct {      /* of the host; with its bins */
+    lp__rates run_rates, host_rates;
+    lp__peak *run_peaks, *host_peaks; /* by bin, of one process each; owned as these are */
+    double *run_through; /* resident bytes of processes that lived through a bin, of all hosts; owned as they are */
+    bool *unseen;        /* by bin: some process lived there of which no row is at hand; owned by the usage's arena */
+    struct {             /* of the host; with its bins */
         lp__sizes rss, pss, allocated, reserved, held;
     } sizes;
     lp__device devices[LP__USAGE_DEVICES];
@@ -84,6 +109,7 @@ typedef struct lp__usage_reading {
     lp__hold held[LP__USAGE_DEVICES];
     double held_end_s[LP__USAGE_DEVICES]; /* of the last row of each; on the grid */
     lp__points rss_points, pss_points;
+    lp__high high;
 } lp__usage_reading;
 
 /* Phase by path; UINT32_MAX without memory. */
@@ -101,6 +127,25 @@ lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *
 void lp__usage_process_gpu_batch(lp__usage_reading *reading, const lp_sample_batch *batch);
 void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usage_process *process);
 void lp__usage_process_end(lp__usage_reading *reading);
+void lp__high_init(lp__high *high);
+/* A row: the resident size and the largest ever, bytes, NaN what was not read. True if that rose since it was read before. */
+bool lp__high_row(lp__high *high, lp__peak *peaks, uint32_t bin, double rss, double most);
+void lp__high_end(lp__high *high, lp__peak *peaks);
+void lp__peak_add(lp__peak *to, const lp__peak *peak);
+/* The largest size of all processes together. `bins`: what those of them held that lived through a bin. 0: nothing rose. */
+double lp__peaks_of(const lp__peak *peaks, const double *bins, uint32_t count);
+bool lp__rates_new(lp__usage *all);
+/* An amount of an interval into one of the host's bins; NaN: none. */
+void lp__rates_add(lp__usage *all, double tick_s, double *bins, double from_s, double to_s, double amount);
+/* Seconds that were sampled, of each bin of the grid and of those between ticks. */
+lp_status lp__rates_cover(const lp__usage *all, const lp_usage_process *processes, uint32_t count, double *bins,
+                          double *at_ticks);
+/* The host's into the run's. */
+void lp__rates_end_host(lp__usage *all);
+/* Of processes together, in the busiest moment. What one of them used, all used at least, and a single one just that; `figure`: offset of
+ * that in a process. */
+double lp__rates_peak(const lp__usage *all, const double *bins, const double *covered,
+                      const lp_usage_process *processes, uint32_t count, size_t figure);
 /* Before a host's files of another collector, or of another boot. */
 void lp__usage_host_begin(lp__usage *all, const lp_usage_host *host, bool boot);
 lp_status lp__usage_host_batch(lp__usage_reading *reading, lp_usage_host *host, const lp_sample_batch *batch);

@@ -259,10 +259,15 @@ static void add_interval(lp__usage_reading *reading, const lp_sample_batch *batc
                            ? (double)NAN
                            : ((double)rss - (double)rss_before) * reading->kib;
     add_known(&process->cpu_s, took->cpu_s);
-    if (!isnan(took->cpu_s)) {
+    if (!isnan(took->cpu_s))
         lp__grid_spread(&all->grid, all->host.cpu_s, took->from_s, took->to_s, took->cpu_s);
-        if (seconds >= reading->interval_s / 2) /* the steps of the clocks show in shorter ones */
-            raise_to(&process->cpu_peak, took->cpu_s / seconds);
+    lp__rates_add(all, reading->tick_s, all->host_rates.cpu_s, took->from_s, took->to_s, took->cpu_s);
+    lp__rates_add(all, reading->tick_s, all->host_rates.read, took->from_s, took->to_s, took->io.read);
+    lp__rates_add(all, reading->tick_s, all->host_rates.write, took->from_s, took->to_s, took->io.write);
+    if (seconds >= reading->interval_s / 2) { /* the steps of the clocks show in shorter ones */
+        raise_to(&process->cpu_peak, took->cpu_s / seconds);
+        raise_to(&process->read_peak, took->io.read / seconds);
+        raise_to(&process->write_peak, took->io.write / seconds);
     }
     add_known(&process->starved_s, taken(reading, batch, LP_COLUMN_RUN_DELAY, row, us));
     add_known(&process->switches_voluntary, taken(reading, batch, LP_COLUMN_SWITCHES_VOLUNTARY, row, 1.0));
@@ -302,7 +307,7 @@ static void add_sizes(lp__usage_reading *reading, const lp_sample_batch *batch, 
         lp__hold_set(&reading->rss, grid, &reading->all->sizes.rss, held_s, rss);
         lp__points_add(&reading->rss_points, at_s, rss);
     }
-    if (!isnan(peak) && reading->rss_points.any)
+    if (lp__high_row(&reading->high, reading->all->host_peaks, lp__grid_bin(grid, held_s), rss, peak))
         reading->rss_points.peak = fmax(reading->rss_points.peak, peak);
     if (!isnan(pss)) {
         lp__hold_set(&reading->pss, grid, &reading->all->sizes.pss, held_s, pss);
@@ -346,7 +351,7 @@ lp_status lp__usage_process_batch(lp__usage_reading *reading, const lp_samples *
     reading->place_ns = lp__usage_place_of(reading, batch);
     uint64_t mono_ns = lp__usage_mono(reading, batch);
     if (!reading->started)
-        reading->tick_s = lp__usage_tick(reading, reading->place_ns);
+        process->tick_s = reading->tick_s = lp__usage_tick(reading, reading->place_ns);
     take_reasons(process->why, batch);
     for (uint32_t row = 0; row < batch->rows; row++) {
         double after = (double)batch->time_us[row] / 1e6, mono_s = (double)mono_ns / 1e9 + after;
@@ -426,6 +431,8 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
     *process = (lp_usage_process){.worker = process->worker,
                                   .cpu_s = nan,
                                   .cpu_peak = nan,
+                                  .read_peak = nan,
+                                  .write_peak = nan,
                                   .cpu_unsampled_s = nan,
                                   .starved_s = nan,
                                   .switches_voluntary = nan,
@@ -439,6 +446,7 @@ void lp__usage_process_begin(lp__usage_reading *reading, lp__usage *all, lp_usag
         lp__hold_init(holds[i]);
     for (uint32_t i = 0; i < LP__USAGE_DEVICES; i++)
         lp__hold_init(&reading->held[i]);
+    lp__high_init(&reading->high);
     lp__points_init(&reading->rss_points, all->grid.width_s);
     lp__points_init(&reading->pss_points, all->grid.width_s);
     for (uint32_t c = 0; c < LP_COLUMNS; c++)
@@ -477,10 +485,14 @@ void lp__usage_process_end(lp__usage_reading *reading)
     for (uint32_t i = 0; i < all->device_count; i++)
         lp__hold_end(&reading->held[i], grid, &all->sizes.held, reading->held_end_s[i]);
     /* One that lived for less than an interval has no whole one: over all of its time it used no more than in its busiest. */
-    if (process->seconds >= MEAN_LEAST_S && !(process->cpu_s / process->seconds <= process->cpu_peak))
-        process->cpu_peak = process->cpu_s / process->seconds;
+    if (process->seconds >= MEAN_LEAST_S) {
+        raise_to(&process->cpu_peak, process->cpu_s / process->seconds);
+        raise_to(&process->read_peak, process->io.read / process->seconds);
+        raise_to(&process->write_peak, process->io.write / process->seconds);
+    }
     process->to_s = reading->at_s;
     process->gone_s = to_s;
+    lp__high_end(&reading->high, all->host_peaks);
     lp__points_trend(&reading->rss_points, &process->rss);
     lp__points_trend(&reading->pss_points, &process->pss);
     add_io(&usage->io, &process->io);

@@ -222,9 +222,9 @@ static lp_line_thread *attach(lp_lines *lines)
         pthread_setspecific(at_thread_end, th);
     th->next = lp__lines_current;
     lp__lines_current = th;
+    th->attached = true; /* before it is in the engine's list, where another thread takes what is not */
     if (!lp__lines_is_ours(lines, th) && !furnish(lines, th))
         return NULL;
-    th->attached = true;
     th->cost = lines->cost;
     __atomic_store_n(&th->seg->tid, (int64_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
     return th;

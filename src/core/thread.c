@@ -250,6 +250,10 @@ static lp_thread *thread_new(lp_recorder *recorder, uint32_t name, lp_thread *sp
     if (!th->root || !lp__entry_slot(th))
         goto failed;
     lp_recorder_lock(recorder);
+    if (!recorder->recording) { /* another thread has closed it meanwhile: its list is gone */
+        lp_recorder_unlock(recorder);
+        goto failed;
+    }
     if (recorder->thread_count == recorder->thread_room) {
         uint32_t room = recorder->thread_room * 2;
         bool first = recorder->threads == recorder->first_threads;
@@ -263,6 +267,7 @@ static lp_thread *thread_new(lp_recorder *recorder, uint32_t name, lp_thread *sp
         recorder->threads = list;
         recorder->thread_room = room;
     }
+    th->attached = true; /* before a close() in another thread finds it: that frees what is not */
     recorder->threads[recorder->thread_count++] = th;
     th->name = name;
     th->seg->name = name;
@@ -304,6 +309,7 @@ static lp_thread *attach(lp_recorder *recorder, lp_thread *spare)
         if (!recorder->thread_names || (*link)->name == name) {
             th = *link;
             *link = th->idle;
+            th->attached = true;
             break;
         }
     }
@@ -319,7 +325,6 @@ static lp_thread *attach(lp_recorder *recorder, lp_thread *spare)
     pthread_once(&once, make_key);
     if (have_key)
         pthread_setspecific(at_thread_end, th);
-    th->attached = true;
     th->mult = __atomic_load_n(&recorder->mult, __ATOMIC_RELAXED);
     lp_detector_start(&th->detector, recorder->measure_cpu ? recorder->cpu : LP_CPU_NONE);
     tell_others(th);

@@ -54,6 +54,33 @@ bool lpy_parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwname
     return true;
 }
 
+/* sample=: how many entries one that is measured stands for. */
+static bool take_sample(PyObject *value, lpy_options *out)
+{
+    double rate = PyFloat_AsDouble(value);
+
+    if (rate == -1.0 && PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError))
+            PyErr_Format(PyExc_TypeError, "sample must be a number, not %.100s", Py_TYPE(value)->tp_name);
+        return false;
+    }
+    if (!(rate > 0.0 && rate <= 1.0) || 1.0 / rate > 1e9) {
+        PyErr_Format(PyExc_ValueError,
+                     rate > 0.0 && rate < 1.0 ? "sample must be 1e-9 at least, not %R"
+                                              : "sample must be in (0, 1], not %R",
+                     value);
+        return false;
+    }
+    /* round(1 / rate) as Python rounds: a half to the even one. */
+    double exact = 1.0 / rate;
+    out->stride = (uint32_t)exact;
+    double rest = exact - out->stride;
+    out->stride += rest > 0.5 || (rest == 0.5 && out->stride % 2 == 1);
+    if (out->stride > 1)
+        out->flags |= PHASE_SAMPLE;
+    return true;
+}
+
 static bool parse(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, lpy_options *out)
 {
     PyObject *values[ARGUMENTS] = {NULL};
@@ -111,22 +138,8 @@ static bool parse(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, lp
             return false;
         out->flags |= truth ? PHASE_SYNC : 0;
     }
-    if (values[3]) {
-        double rate = PyFloat_AsDouble(values[3]);
-        if (rate == -1.0 && PyErr_Occurred())
-            return false;
-        if (!(rate > 0.0 && rate <= 1.0) || 1.0 / rate > 1e9) {
-            PyErr_Format(PyExc_ValueError, "sample must be in (0, 1], not %R", values[3]);
-            return false;
-        }
-        /* round(1 / rate) as Python rounds: a half to the even one. */
-        double exact = 1.0 / rate;
-        out->stride = (uint32_t)exact;
-        double rest = exact - out->stride;
-        out->stride += rest > 0.5 || (rest == 0.5 && out->stride % 2 == 1);
-        if (out->stride > 1)
-            out->flags |= PHASE_SAMPLE;
-    }
+    if (values[3] && !take_sample(values[3], out))
+        return false;
     if (values[4]) {
         int truth = PyObject_IsTrue(values[4]);
         if (truth < 0)

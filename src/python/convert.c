@@ -55,8 +55,8 @@ PyObject *lp_py_from_str(lp_str text)
     PyObject *made = PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size, "surrogatepass");
 
     if (!made && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
-        PyErr_Clear();
-        made = PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size, "backslashreplace");
+        PyErr_Clear(); /* a path or an argument that is no text: as Python itself shows those, and JSON does */
+        made = PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size, "surrogateescape");
     }
     return made;
 }

@@ -210,6 +210,22 @@ static bool add_lost(PyObject *data, lp_run *run)
     return true;
 }
 
+/* A path is bytes, which Python shows as a text with surrogates where they are none. */
+static bool take_directory(PyObject *directory, lp_run *run)
+{
+    PyObject *bytes = PyUnicode_Check(directory) ? PyUnicode_EncodeFSDefault(directory) : NULL;
+
+    if (!bytes) { /* a text that cannot be a path, or no text */
+        PyErr_Clear();
+        return lp_py_to_str(directory, run->arena, &run->directory);
+    }
+    run->directory = lp_arena_str(run->arena, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
+    Py_DECREF(bytes);
+    if (!run->directory.data)
+        PyErr_NoMemory();
+    return run->directory.data != NULL;
+}
+
 /* From {workers, superseded, unreadable, empty_reason, directory}; finished, owned by the caller. NULL with an
  * exception. */
 static lp_run *to_run(PyObject *data)
@@ -230,8 +246,7 @@ static lp_run *to_run(PyObject *data)
         if (PyUnicode_CompareWithASCIIString(reason, reasons[i]) == 0)
             run->empty_reason = reasons[i];
     PyObject *directory = PyDict_GetItemString(data, "directory");
-    if ((directory && !lp_py_to_str(directory, run->arena, &run->directory)) ||
-        !add_workers(data, "workers", run, lp_run_add) ||
+    if ((directory && !take_directory(directory, run)) || !add_workers(data, "workers", run, lp_run_add) ||
         !add_workers(data, "superseded", run, lp_run_add_superseded) || !add_lost(data, run)) {
         lp_run_free(run);
         return NULL;

@@ -379,13 +379,13 @@ static PyObject *figures(const lp_usage *usage, Py_ssize_t width)
 {
     const lp_usage_trend *trend = usage->process_count == 1 ? &usage->processes[0].rss : &usage->rss;
 
-    return Py_BuildValue(
-        "{s:(dddd),s:d,s:N,s:(dddd),s:(ddd),s:d,s:N,s:N,s:d,s:d}", "io", usage->io.read, usage->io.write,
-        usage->io.read_chars, usage->io.write_chars, "seconds", usage->covered_s, "phases", phases(usage), "memory",
-        trend->first, trend->last, usage->process_count == 1 ? trend->peak : usage->rss_peak, trend->slope, "cpu",
-        usage->cpu_peak, usage->cpu_mean, usage->cpu_max_process, "rss_max_process", usage->rss_max_process,
-        "read_series", series(usage, usage->read_bins, width), "write_series", series(usage, usage->write_bins, width),
-        "gaps", usage->io_gaps, "intervals", usage->io_intervals);
+    return Py_BuildValue("{s:(dddd),s:d,s:N,s:(dddd),s:(ddd),s:d,s:N,s:N,s:d,s:d}", "io", usage->io.read,
+                         usage->io.write, usage->io.read_chars, usage->io.write_chars, "seconds", usage->covered_s,
+                         "phases", phases(usage), "memory", trend->first, trend->last, usage->rss_peak, trend->slope,
+                         "cpu", usage->cpu_peak, usage->cpu_mean, usage->cpu_max_process, "rss_max_process",
+                         usage->rss_max_process, "read_series", series(usage, usage->read_bins, width), "write_series",
+                         series(usage, usage->write_bins, width), "gaps", usage->io_gaps, "intervals",
+                         usage->io_intervals);
 }
 
 static PyObject *analyse_all(PyObject *processes, double interval_s, Py_ssize_t width)

@@ -26,7 +26,7 @@ static const char *inert(name out, lp_str text, bool utf8)
 
 static const char *role_name(const lp_report *report, uint32_t role, name out, bool utf8)
 {
-    return role == LP_NO_PHASE ? "" : inert(out, report->roles[role].role->name, utf8);
+    return role == LP_NO_PHASE ? "" : inert(out, lp_visible(report->roles[role].role->name), utf8);
 }
 
 static const char *host_name(const lp_report *report, uint32_t host, name out, bool utf8)

@@ -144,7 +144,7 @@ static void put_roles(lp_text *text)
     for (uint32_t i = 0; i < run->role_count; i++) {
         char entry[LP_INERT_BYTES(48)], count[32];
         snprintf(count, sizeof count, " x%u", run->roles[i].worker_count);
-        lp_str parts[] = {run->roles[i].name, {count, strlen(count)}};
+        lp_str parts[] = {lp_visible(run->roles[i].name), {count, strlen(count)}};
         lp_inert(entry, sizeof entry, parts, 2, 32, LP_CUT_LEFT, text->line.utf8);
         put_list(text, indent, i == 0, entry);
     }
@@ -318,8 +318,9 @@ static void put_warnings(lp_text *text)
     }
     if (report->health.lost_entries > 0) {
         lp_unit count;
-        snprintf(words, sizeof words, "%s entries could not be recorded %s see CAVEATS.",
-                 lp_unit_count(count, (lp_i128)report->health.lost_entries), dash);
+        snprintf(words, sizeof words, "%s %s could not be recorded %s see CAVEATS.",
+                 lp_unit_count(count, (lp_i128)report->health.lost_entries),
+                 report->health.lost_entries == 1 ? "entry" : "entries", dash);
         warn(text, words);
     }
     for (uint32_t i = 0; i < report->self_nested_count && i < 3; i++) {

@@ -120,7 +120,8 @@ static void put_worker(lp_text *text, uint32_t index, const char *words)
     lp_line_put(line, "  ");
     lp_line_put(line, lp__text_worker(text, worker, label));
     if (text->report->role_count > 1) {
-        lp_inert(role, sizeof role, &worker->role, 1, 16, LP_CUT_RIGHT, line->utf8);
+        lp_str shown = lp_visible(worker->role);
+        lp_inert(role, sizeof role, &shown, 1, 16, LP_CUT_RIGHT, line->utf8);
         lp_line_format(line, " %s", role);
     }
     lp_line_to(line, line->column + 2);
@@ -277,17 +278,21 @@ static void put_health(lp_text *text)
     const lp_health *health = &text->report->health;
     const struct {
         uint64_t count;
-        const char *what;
+        const char *one, *many;
     } counts[] = {
-        {health->lost_entries,
+        {health->lost_entries, "entry was not recorded at all: no memory for the segment; every total is short of it",
          "entries were not recorded at all: no memory for the segment; every total is short of them"},
-        {health->folded_depth, "entries lay deeper than the depth limit and are counted in the phase above the limit"},
+        {health->folded_depth, "entry lay deeper than the depth limit and is counted in the phase above the limit",
+         "entries lay deeper than the depth limit and are counted in the phase above the limit"},
         {health->misuse,
+         "time a phase was left that was not open, or the like: nothing is damaged, but look at the program",
          "times a phase was left that was not open, or the like: nothing is damaged, but look at the program"},
-        {health->callback_failures, "on_snapshot callbacks raised an exception and were skipped"},
-        {health->foreign_exits,
+        {health->callback_failures, "on_snapshot callback raised an exception and was skipped",
+         "on_snapshot callbacks raised an exception and were skipped"},
+        {health->foreign_exits, "entry was left in another thread than it was entered in: its CPU time is not known",
          "entries were left in another thread than they were entered in: their CPU time is not known"},
-        {health->clock_backwards, "durations would have been negative and count as 0: a clock went backwards"},
+        {health->clock_backwards, "duration would have been negative and counts as 0: a clock went backwards",
+         "durations would have been negative and count as 0: a clock went backwards"},
     };
     lp_unit unit;
 
@@ -301,7 +306,8 @@ static void put_health(lp_text *text)
     }
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i].count > 0)
-            sayf(text, "%s %s", lp_unit_count(unit, (lp_i128)counts[i].count), counts[i].what);
+            sayf(text, "%s %s", lp_unit_count(unit, (lp_i128)counts[i].count),
+                 counts[i].count == 1 ? counts[i].one : counts[i].many);
 }
 
 /* "<before>: a, b, 3 more" */

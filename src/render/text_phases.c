@@ -381,6 +381,16 @@ static void put_io_row(lp_text *text, const lp_report_role *role, uint32_t index
     lp_line_end(line);
 }
 
+/* A row of I/O BY PHASE that stands for entries which were not measured. */
+static bool scales_io(const lp_report *report)
+{
+    for (uint32_t r = 0; r < report->role_count; r++)
+        for (uint32_t i = 0; i < report->roles[r].phase_count; i++)
+            if (report->roles[r].phases[i].flags & LP_PHASE_IO && report->roles[r].phases[i].stride > 1)
+                return true;
+    return false;
+}
+
 void lp__text_io(lp_text *text)
 {
     const lp_report *report = text->report;
@@ -400,7 +410,9 @@ void lp__text_io(lp_text *text)
                 continue;
             }
             if (rows++ == 0) {
-                lp__text_section(text, "I/O BY PHASE", "(measured exactly)");
+                lp__text_section(text, "I/O BY PHASE",
+                                 scales_io(report) ? "(measured exactly; ~ scaled from a sample)"
+                                                   : "(measured exactly)");
                 lp_line_style(line, LP_DIM);
                 lp_line_right(line, label + 12, "read (disk)");
                 lp_line_right(line, label + 24, "from cache");
@@ -410,7 +422,7 @@ void lp__text_io(lp_text *text)
             }
             if (!named && report->role_count > 1) {
                 lp_line_style(line, LP_BOLD);
-                lp_line_name(line, &role->role->name, 1, line->width, LP_CUT_RIGHT);
+                lp__text_name(text, role->role->name, line->width, LP_CUT_RIGHT);
                 lp_line_end(line);
             }
             named = true;
@@ -492,7 +504,7 @@ static void put_open_kind(lp_text *text, lp_life life, const char *title, const 
         lp_line_right(line, label + 13, ago);
         lp_line_to(line, label + 16);
         if (report->role_count > 1) {
-            lp_line_name(line, &role->role->name, 1, 12, LP_CUT_RIGHT);
+            lp__text_name(text, role->role->name, 12, LP_CUT_RIGHT);
             lp_line_put(line, " ");
         }
         put_open_where(text, open);

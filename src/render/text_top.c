@@ -310,7 +310,8 @@ static void put_dead(frame *f, unsigned limit)
         lp_line_style(line, LP_PLAIN);
         put_worker(f, worker);
         lp_line_put(line, " ");
-        lp_line_name(line, &worker->role, 1, 16, LP_CUT_RIGHT);
+        lp_str role = lp_visible(worker->role);
+        lp_line_name(line, &role, 1, 16, LP_CUT_RIGHT);
         lp_line_format(line, "  %s", lp_unit_age(unit, run->read_ns, worker->written_ns));
         lp_line_put(line, " ago: ");
         lp_line_style(line, LP_WARN);
@@ -426,6 +427,17 @@ static void put_role(frame *f, const lp_top_role *role)
     end_line(f);
 }
 
+/* Before the name, which is cut at its left. */
+static void put_marks(lp_line *line, const lp_report_phase *phase)
+{
+    if (phase->untrusted)
+        lp_line_put(line, "!");
+    if (phase->stride > 1)
+        lp_line_put(line, "~");
+    if (phase->async_entries > 0 || phase->flags & LP_PHASE_ASYNC)
+        lp_line_put(line, lp_line_glyph(line, "\xe2\x80\xa0", "^"));
+}
+
 static void put_row(frame *f, const lp_top_role *role, const lp_top_row *row)
 {
     const lp_report_role *of = &f->top->report->roles[role->role];
@@ -433,12 +445,12 @@ static void put_row(frame *f, const lp_top_role *role, const lp_top_row *row)
     lp_line *line = &f->line;
     unsigned edge = label_width(f);
     lp_unit unit;
-    const char *async = phase->flags & LP_PHASE_ASYNC ? lp_line_glyph(line, "\xe2\x80\xa0", "^") : "";
-    lp_str parts[] = {
-        {"!", phase->untrusted}, {"~", phase->stride > 1}, {async, strlen(async)}, lp_visible(phase->path)};
+    lp_str path = lp_visible(phase->path);
+    unsigned room = edge > 5 ? edge - 1 : 4; /* a blank before the first column */
 
     lp_line_put(line, "  ");
-    lp_line_name(line, parts, 4, edge > 5 ? edge - 3 : 2, LP_CUT_LEFT);
+    put_marks(line, phase);
+    lp_line_name(line, &path, 1, room > line->column ? room - line->column : 1, LP_CUT_LEFT);
     for (size_t i = 0; i < COLUMN_COUNT; i++) {
         if (line->width < columns[i].from)
             continue;
@@ -475,6 +487,16 @@ static void put_nothing(frame *f, const lp_top_role *role)
     end_line(f);
 }
 
+static void put_no_role(frame *f)
+{
+    lp_str name = lp_visible(f->view->choice.role);
+
+    lp_line_style(&f->line, LP_DIM);
+    lp_line_put(&f->line, "no process has the role ");
+    lp_line_name(&f->line, &name, 1, f->line.width - f->line.column, LP_CUT_RIGHT);
+    end_line(f);
+}
+
 /* `room` lines at most, from line `offset` of the whole table on. */
 static void put_table(frame *f, unsigned room)
 {
@@ -482,6 +504,8 @@ static void put_table(frame *f, unsigned room)
     unsigned offset = f->view->offset, at = 0, end = room == ALL ? ALL : f->lines + room;
     lp_top_division of = lp__top_divide(top, offset > 0 ? ALL : room);
 
+    if (top->role_count == 0 && f->view->choice.role.data && room > 0)
+        put_no_role(f);
     for (uint32_t r = 0; r < top->role_count && f->lines < end; r++) {
         const lp_top_role *role = &top->roles[r];
         uint32_t rows = lp__top_take_rows(&of, role->row_count);
@@ -532,7 +556,8 @@ static void put_open(frame *f, unsigned limit)
         lp_line_name(line, &path, 1, room < 24 ? 24 : room, LP_CUT_LEFT);
         lp_line_style(line, LP_DIM);
         lp_line_put(line, "  ");
-        lp_line_name(line, &role->role->name, 1, 12, LP_CUT_RIGHT);
+        lp_str of = lp_visible(role->role->name);
+        lp_line_name(line, &of, 1, 12, LP_CUT_RIGHT);
         lp_line_put(line, " ");
         put_worker(f, &f->top->run->workers[open->workers[0]]);
         if (open->worker_count > 1)

@@ -285,6 +285,17 @@ void lp__text_resources(lp_text *text, void (*hardware)(lp_text *, const lp_run_
     put_missing(text, "PSS", usage, LP_COLUMN_PSS, offsetof(lp_usage_process, pss.peak));
 }
 
+/* A narrow page has fewer columns: each shows the highest of those that it stands for, so that no burst is left out. */
+static double spark_at(const double *series, unsigned column, unsigned columns)
+{
+    unsigned from = column * LP_USAGE_SPARK / columns, to = (column + 1) * LP_USAGE_SPARK / columns;
+    double most = (double)NAN;
+
+    for (unsigned i = from; i < to; i++)
+        most = fmax(most, series[i]); /* of a number and NaN: the number */
+    return most;
+}
+
 static void put_spark(lp_text *text, const char *label, const double *series, double most, const char *peak)
 {
     static const char *const blocks[] = {" ",
@@ -305,7 +316,7 @@ static void put_spark(lp_text *text, const char *label, const double *series, do
     lp_line_style(line, LP_BAR);
     unsigned room = line->width - 9 - 18, columns = room < LP_USAGE_SPARK ? room : LP_USAGE_SPARK;
     for (unsigned i = 0; i < columns; i++) {
-        double value = series[i * LP_USAGE_SPARK / columns];
+        double value = spark_at(series, i, columns);
         double share = value > 0.0 && most > 0.0 ? fmin(value / most, 1.0) : 0.0;
         unsigned level = share > 0.0 ? 1 + (unsigned)(share * 7.0 + 0.5) : 0;
         lp_line_put(line, isnan(value) ? lp_line_glyph(line, "\xc2\xb7", "?")
@@ -337,9 +348,9 @@ static void pair(lp_text *text, const char *label, const char *value, const char
     lp_line_end(line);
 }
 
-static double moved(const lp_usage_phase *phase)
+static double bytes_of(const lp_usage_io *io)
 {
-    const double bytes[] = {phase->io.read, phase->io.write, phase->io.read_chars, phase->io.write_chars};
+    const double bytes[] = {io->read, io->write, io->read_chars, io->write_chars};
     double sum = 0.0;
 
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
@@ -354,7 +365,7 @@ static bool moved_more(const lp_usage *usage, uint32_t a, uint32_t b)
 
     if (x->none != y->none)
         return y->none;
-    return moved(x) != moved(y) ? moved(x) > moved(y) : a < b;
+    return bytes_of(&x->io) != bytes_of(&y->io) ? bytes_of(&x->io) > bytes_of(&y->io) : a < b;
 }
 
 static void put_io_phase(lp_text *text, const lp_usage_phase *phase, unsigned label)
@@ -394,13 +405,13 @@ static void put_io_phases(lp_text *text, const lp_usage *usage)
     lp_line_right(line, label + 48, "to disk");
     lp_line_end(line);
     for (uint32_t i = 0; i < usage->phase_count; i++)
-        with += moved(&usage->phases[i]) > 0.0;
+        with += bytes_of(&usage->phases[i].io) > 0.0;
     uint32_t limit = text->options.all || with <= LP_TEXT_ROWS ? with : LP_TEXT_ROWS;
     for (uint32_t rows = 0; rows < limit; rows++) {
         uint32_t next = UINT32_MAX;
         for (uint32_t i = 0; i < usage->phase_count; i++)
-            if (moved(&usage->phases[i]) > 0.0 && (last == UINT32_MAX || moved_more(usage, last, i)) && i != last &&
-                (next == UINT32_MAX || moved_more(usage, i, next)))
+            if (bytes_of(&usage->phases[i].io) > 0.0 && (last == UINT32_MAX || moved_more(usage, last, i)) &&
+                i != last && (next == UINT32_MAX || moved_more(usage, i, next)))
                 next = i;
         last = next;
         put_io_phase(text, &usage->phases[next], label);
@@ -452,7 +463,7 @@ static void put_io(lp_text *text, const lp_usage *usage)
     pair(text, "Write (system calls)", lp_unit_bytes(value, usage->io.write_chars),
          lp_unit_byte_rate(rate, usage->io.write_chars / seconds));
     pair(text, "Write (to disk)", lp_unit_bytes(value, usage->io.write), "");
-    if (usage->io.read_chars + usage->io.write_chars > 0.0) {
+    if (bytes_of(&usage->io) > 0.0) { /* mapped files move bytes at the disk and at no call */
         lp__text_blank(text);
         put_io_phases(text, usage);
         if (reads > 0.0 || writes > 0.0) {
@@ -680,7 +691,7 @@ static void put_memory(lp_text *text, const lp_usage *usage)
     }
     if (usage->grid_s > 0.0 && usage->covered_s >= 2 * usage->grid_s) {
         lp__text_blank(text);
-        put_spark(text, "RSS", usage->rss_series, highest(usage->rss_series), lp_unit_bytes(unit, usage->rss_peak));
+        put_spark(text, "RSS", usage->rss_series, usage->rss_peak, lp_unit_bytes(unit, usage->rss_peak));
     }
 }
 

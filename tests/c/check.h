@@ -32,6 +32,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* gcc says so by a macro, clang by a feature. */
+#if defined(__SANITIZE_THREAD__)
+#define CHECK_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CHECK_THREAD_SANITIZER 1
+#endif
+#endif
+
 static int check_tests_run, check_tests_failed, check_failures_here;
 
 /* An integer with its sign kept, so that -1 and UINT64_MAX differ and print as what they are. */

@@ -601,10 +601,21 @@ static void a_thread_ends_within_a_region(void)
     lp_lines_free(lines);
 }
 
-static void *makes_a_call(void *lines)
+typedef struct caller { /* a thread that makes a call and then ends, or waits until its engine has gone */
+    lp_lines *lines;
+    bool waits;
+    _Atomic bool called, gone;
+} caller;
+
+static void *makes_a_call(void *argument)
 {
-    call(lines, 0, 0, 100);
-    leave(lines, 0, 0, 110);
+    caller *c = argument;
+
+    call(c->lines, 0, 0, 100);
+    leave(c->lines, 0, 0, 110);
+    atomic_store(&c->called, true);
+    while (c->waits && !atomic_load(&c->gone))
+        sched_yield();
     return NULL;
 }
 
@@ -631,15 +642,17 @@ static void threads_and_engines_that_end_leave_nothing(void)
 
     CHECK(before > 0); /* of the main thread */
     for (int i = 0; i < 50; i++) {
-        lp_lines *lines = engine_of(1);
+        caller c = {.lines = engine_of(1), .waits = i % 2 == 0}; /* either may be the last */
         pthread_t thread;
-        pthread_create(&thread, NULL, makes_a_call, lines);
-        if (i % 2) /* either may be the last */
+        pthread_create(&thread, NULL, makes_a_call, &c);
+        if (!c.waits)
             pthread_join(thread, NULL);
-        while (i % 2 == 0 && read_all(lines).calls[0] == 0)
+        while (!atomic_load(&c.called))
             sched_yield();
-        lp_lines_free(lines);
-        if (i % 2 == 0)
+        CHECK_EQ(read_all(c.lines).calls[0], 1u);
+        lp_lines_free(c.lines);
+        atomic_store(&c.gone, true);
+        if (c.waits)
             pthread_join(thread, NULL);
     }
     CHECK_EQ(wiped_memory(), before);

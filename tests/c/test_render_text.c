@@ -199,6 +199,28 @@ static void names_every_trouble(void)
     lp_run_free(run);
 }
 
+static void one_of_each_trouble(void)
+{
+    static const char *const wanted[] = {"\n1 entry was not recorded at all",
+                                         "\n1 entry lay deeper than the depth limit and is counted",
+                                         "\n1 time a phase was left that was not open",
+                                         "\n1 on_snapshot callback raised an exception and was skipped",
+                                         "\n1 entry was left in another thread than it was entered in",
+                                         "\n1 duration would have been negative and counts as 0",
+                                         "WARNING  1 entry could not be recorded"};
+    lp_run *run = made_or_die(lp_run_new());
+    lp_worker *worker = made_worker("actor", "node07", 1);
+
+    worker->health.lost_entries = worker->health.folded_depth = worker->health.misuse = 1;
+    worker->health.callback_failures = worker->health.foreign_exits = worker->health.clock_backwards = 1;
+    made_add(run, worker);
+    char *text = text_of(made_finish(run), (lp_text_options){.width = 200, .samples = true});
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        check_has(text, wanted[i]);
+    free(text);
+    lp_run_free(run);
+}
+
 /* Forked workers of multiprocessing leave by os._exit: that is no trouble. */
 /* One that had not ended when the newest began is likely to be of the same run, whose processes nobody gave one name. */
 static void attempts_at_one_time(void)
@@ -382,6 +404,7 @@ int main(void)
     RUN(levels_and_no_name);
     RUN(has_what_the_readme_shows);
     RUN(names_every_trouble);
+    RUN(one_of_each_trouble);
     RUN(attempts_at_one_time);
     RUN(tasks_beside_each_other);
     RUN(an_end_outside_every_phase_is_no_warning);

@@ -615,7 +615,7 @@ static void shared_pages_count_once(void)
     double rss = 0, pss = 0;
     char byte = 0;
 
-#ifdef __SANITIZE_THREAD__
+#ifdef CHECK_THREAD_SANITIZER
     check_skip("pages that many children share", "the thread sanitizer has memory of its own in each child");
     return;
 #endif

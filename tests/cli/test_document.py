@@ -204,3 +204,34 @@ def test_estimated_children_do_not_overlap_and_leave_an_estimate(tmp_path: Path)
     assert [roles[name]["breakdown"]["estimated"] for name in ("main", "chain")] == [True, True]
     top = lineprofiler("top", "--once", tmp_path / "run").expect().stdout
     assert re.search(r"^  loop .* ~0ns$", top, re.M), top
+
+
+def test_a_role_without_a_name(tmp_path: Path) -> None:
+    """It is an empty text, and seen as one wherever roles stand."""
+    dead = snapfile.Worker("", "node07", 1, final=False, unclean=True)
+    dead.phase("step", 40, 1_000_000, 2_000_000)
+    dead.phase("copy", 40, 1_000_000, 2_000_000, flags=4)
+    dead.open = [(("step",), 5_000_000)]
+    dead.write(tmp_path)
+    other = snapfile.Worker("other", "node07", 2)
+    other.phase("step", 40, 1_000_000, 2_000_000)
+    other.write(tmp_path)
+    text = lineprofiler("report", tmp_path, env=environment(LC_ALL="C.UTF-8")).expect().stdout
+    assert re.search(r'Roles other x1, "" x1|Roles "" x1, other x1', text)
+    assert '\n""  (1 process' in text
+    assert '\n""\ncopy ' in text[text.index("I/O BY PHASE") :]
+    assert re.search(r'\nstep +5\.0ms   "" node07:1\n', text)
+    assert '\n  node07:1 ""  after ' in text
+    assert re.search(r'(?m)^died node07:1 ""  ', lineprofiler("top", "--once", tmp_path).expect().stdout)
+
+
+@pytest.mark.parametrize("stride", [0, 10])
+def test_bytes_that_are_scaled_are_not_exact(tmp_path: Path, stride: int) -> None:
+    worker = snapfile.Worker()
+    worker.phase(
+        "copy", 400, 1_000_000, 2_000_000, flags=4, stride=stride, counters={"io_read_bytes": (40, 4096, 4096)}
+    )
+    worker.write(tmp_path)
+    text = lineprofiler("report", tmp_path, env=environment(COLUMNS="64")).expect().stdout
+    title = "I/O BY PHASE (measured exactly; ~ scaled from a sample)" if stride else "I/O BY PHASE (measured exactly)"
+    assert f"\n{title}\n" in text

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 import snapfile
 from lpstage import Stage, wait_for
-from lptest import LIMIT_S, lineprofiler
+from lptest import LIMIT_S, environment, lineprofiler
 
 COMMAND = str(Path(sys.executable).with_name("lineprofiler"))
 
@@ -435,6 +435,35 @@ def test_phases_that_look_the_same_have_rates_of_their_own(stage: Stage) -> None
 
 
 @pytest.mark.one_version
+def test_marks_stand_before_names_that_are_cut(tmp_path: Path) -> None:
+    """What is estimated is marked as such, however long its path is."""
+    worker = snapfile.Worker()
+    for mark, more in {
+        "sampled": {"flags": 1, "stride": 10},
+        "async": {"flags": 2},
+        "few": {"async_entries": 3},
+    }.items():
+        worker.phase("a path of many words/" + mark * 9, 40, 1_000_000, 2_000_000, **more)
+    worker.write(tmp_path)
+    env = environment(COLUMNS="80", LC_ALL="C.UTF-8")
+    frame = lineprofiler("top", "--once", tmp_path, env=env).expect().stdout
+    marks = re.findall(r"(?m)^  (\S)\N{HORIZONTAL ELLIPSIS}\S*(sampled|async|few) ", frame)
+    assert sorted(marks) == [("~", "sampled"), ("\N{DAGGER}", "async"), ("\N{DAGGER}", "few")]
+
+
+@pytest.mark.parametrize(
+    ("role", "shown"), [("actr", "actr"), ("", '""'), ("x" * 90, "x" * 55 + "\N{HORIZONTAL ELLIPSIS}")]
+)
+def test_a_role_that_nobody_has(tmp_path: Path, role: str, shown: str) -> None:
+    """A name that was typed wrong is no run without phases."""
+    worker = snapfile.Worker("actor")
+    worker.phase("step", 40, 1_000_000, 2_000_000)
+    worker.write(tmp_path)
+    env = environment(COLUMNS="80", LC_ALL="C.UTF-8")
+    frame = lineprofiler("top", "--once", "--role", role, tmp_path, env=env).expect().stdout
+    assert frame.splitlines()[-1] == f"no process has the role {shown}"
+
+
 def test_once_writes_nothing(stage: Stage) -> None:
     stage.collector = False  # which would write meanwhile
     start(stage, "actor")

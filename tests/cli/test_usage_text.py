@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from lptest import lineprofiler
+from lptest import environment, lineprofiler
 from samplefile import ROWS, SampleFile, Series, Share, Worker, host
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -44,8 +44,8 @@ def usual(per_s: int = 1 << 20) -> dict[int, list[int] | int]:
     }
 
 
-def text_of(run: Path, *options: str) -> str:
-    return lineprofiler("report", str(run), *options).expect().stdout
+def text_of(run: Path, *options: str, env: dict[str, str] | None = None) -> str:
+    return lineprofiler("report", str(run), *options, env=env).expect().stdout
 
 
 def joined(text: str) -> str:
@@ -188,18 +188,104 @@ def test_how_busy_a_host_is_where_that_is_read_seldom(tmp_path: Path) -> None:
 def test_what_one_process_used_is_what_all_used(tmp_path: Path) -> None:
     """Its rows lie between the beginnings of intervals of the report, which would cut its busiest one in two."""
     about = worker(1)
+    about.started += 400 * MS
     about.elapsed = ROWS * SECOND
     columns = usual()
     columns[1] = [500_000 * k + (500_000 if k >= 50 else 0) for k in range(ROWS)]  # one CPU in one second of all
     columns[3] = columns[4] = [(100 << 10) + (k % 7 << 10) for k in range(ROWS)]
+    columns[12] = columns[13] = [90 << 20 if k >= 50 else 0 for k in range(ROWS)]
     rows(about, tmp_path, columns, ["step"]).write(tmp_path)
     found = json.loads(text_of(tmp_path, "--json"))
     [process], [host] = found["resources"]["processes"], found["resources"]["hosts"].values()
     used = found["machine"]["used"]
     assert process["cpu_cores_peak"] == host["cpu_cores_peak"] == used["cpu_cores_peak"] == 1.0
+    io = found["resources"]["io"]
+    assert io["read_peak_per_s"] == io["write_peak_per_s"] == 90 << 20
     for key in ("last_rss", "growth_bytes", "slope_bytes_per_s", "slope_error_bytes_per_s", "largest_step_bytes"):
         assert found["resources"]["memory"][key] == process[key], key
     assert process["last_rss"] - process["growth_bytes"] == 100 << 20
+
+
+def test_what_one_of_several_used_all_used_at_least(tmp_path: Path) -> None:
+    """Its busiest interval is cut in two by those of the report, and the other one sleeps."""
+    for pid in (1, 2):
+        about = worker(pid)
+        about.started += 400 * MS
+        about.elapsed = ROWS * SECOND
+        columns = usual()
+        columns[1] = [900_000 if pid == 1 and k >= 50 else 0 for k in range(ROWS)]
+        columns[12] = columns[13] = [90 << 20 if pid == 1 and k >= 50 else 0 for k in range(ROWS)]
+        rows(about, tmp_path, columns, ["step"]).write(tmp_path)
+    found = json.loads(text_of(tmp_path, "--json"))
+    io = found["resources"]["io"]
+    assert io["read_peak_per_s"] == io["write_peak_per_s"] == 90 << 20
+    [host], used = found["resources"]["hosts"].values(), found["machine"]["used"]
+    assert used["cpu_cores_max_process"] == host["cpu_cores_peak"] == used["cpu_cores_peak"] == 0.9
+    assert re.search(r"CPU  peak +0\.9 cores", text_of(tmp_path))
+
+
+def test_what_several_used_in_one_interval(tmp_path: Path) -> None:
+    """The ticks of their collector are no beginnings of seconds of the run, but the same for all."""
+    for pid in (1, 2, 3):
+        about = worker(pid)
+        about.started += 400 * MS
+        about.elapsed = ROWS * SECOND
+        columns = usual()
+        columns[1] = [800_000 if k >= 50 else 0 for k in range(ROWS)]
+        columns[12] = columns[13] = [90 << 20 if k >= 50 else 0 for k in range(ROWS)]
+        rows(about, tmp_path, columns, ["step"]).write(tmp_path)
+    found = json.loads(text_of(tmp_path, "--json"))
+    [host], used, io = found["resources"]["hosts"].values(), found["machine"]["used"], found["resources"]["io"]
+    assert (
+        host["cpu_cores_peak"] == used["cpu_cores_peak"] == pytest.approx(2.4, rel=0.002)
+    )  # a row is 1 ms late at most
+    assert io["read_peak_per_s"] == io["write_peak_per_s"] == pytest.approx(270 << 20, rel=0.002)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_memory_that_was_held_between_two_samples(tmp_path: Path, processes: int) -> None:
+    """The kernel keeps the most that a process ever held: neither process nor run held less at its peak."""
+    for pid in range(1, processes + 1):
+        about = worker(pid)
+        about.elapsed = ROWS * SECOND
+        held = {4: [(700 if pid == 1 and k >= 50 else 100) << 10 for k in range(ROWS)]}
+        rows(about, tmp_path, usual() | held, ["step"]).write(tmp_path)
+    found, text = json.loads(text_of(tmp_path, "--json")), text_of(tmp_path)
+    [host], used = found["resources"]["hosts"].values(), found["machine"]["used"]
+    most = 600 + 100 * processes
+    assert used["rss_max_process"] == 700 << 20
+    assert used["rss_peak"] == host["rss_peak"] == found["resources"]["memory"]["peak_rss"] == most << 20
+    assert re.search(rf"RAM  peak RSS +{most}\.0 MB", text)
+    assert re.search(rf"(?m)^Peak +{most}\.0 MB$", text)
+
+
+def test_a_burst_on_a_narrow_page(tmp_path: Path) -> None:
+    """48 columns of a run do not fit: none of them is left out, whenever the burst was."""
+    for burst in range(2, ROWS, 2):
+        columns = usual(0) | {13: [(100 << 20) if k >= burst else 0 for k in range(ROWS)]}
+        rows(worker(1), tmp_path, columns, ["step"]).write(tmp_path)
+        text = text_of(tmp_path, env=environment(COLUMNS="64", LC_ALL="C.UTF-8"))
+        [bar] = re.findall(r"(?m)^  write (.*) peak 100\.0 MB/s$", text)
+        assert bar.strip(" \N{MIDDLE DOT}"), burst
+
+
+@pytest.mark.parametrize("into_ms", [0, 300, 900])
+def test_bars_of_memory_end_where_samples_do(tmp_path: Path, into_ms: int) -> None:
+    """Whenever the run began: what was sampled to its end has no column that looks as if it was not."""
+    first, about = worker(1), worker(2)
+    first.started += SECOND - into_ms * MS
+    first.elapsed = 1 * MS
+    first.write(tmp_path)
+    about.started += SECOND
+    about.elapsed = 4 * SECOND + 150 * MS
+    about.write(tmp_path)
+    file = SampleFile(about, 1)
+    columns = {column: v if isinstance(v, int) else v[:6] for column, v in usual().items()}
+    file.add(Series(1, columns, early_us=850_000))
+    file.write(tmp_path)
+    text = text_of(tmp_path, env=environment(COLUMNS="80", LC_ALL="C.UTF-8"))
+    bars = [re.findall(rf"(?m)^  {name} +([^ ].*) peak", text)[0].count("\N{MIDDLE DOT}") for name in ("write", "RSS")]
+    assert bars == [0, 0], text
 
 
 def test_memory_of_a_run_that_is_shorter_than_an_interval(tmp_path: Path) -> None:

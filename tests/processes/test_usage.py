@@ -4,9 +4,11 @@ What one row of a sample file says is tested in test_samples.py; here it is what
 
 from __future__ import annotations
 
+import json
 import resource
 
 import pytest
+from lpsamples import BE_SEEN
 from lpstage import Stage, wait_for
 
 # A process that runs for seconds of CPU time on a machine that other tests keep busy.
@@ -124,6 +126,68 @@ def test_a_living_run_shows_what_it_used_so_far(stage: Stage) -> None:
 
     wait_for(all_is_seen, "a sample that was taken after the memory was")
     assert used["rss_peak"] <= (64 << 20) + (64 << 20)  # the interpreter is far below 64 MiB
+
+
+# Memory that is there for a moment, right after a row was taken: the next row is half a second away. The child holds
+# its own meanwhile.
+SPIKE = """
+    import json, mmap, os, sys, time
+    from lineprofiler.accounting import Profiler
+
+    def taken(mib):
+        memory = mmap.mmap(-1, mib << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory[::4096] = bytes(len(memory) // 4096)
+        return memory
+
+    def resident(of, key):
+        with open(f"/proc/{of}/status") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith(key))
+%s
+    before = taken(600)  # and given back before anything is recorded
+    before.close()
+    profiler = Profiler("run", role="main", sample_interval_s=0.5)
+    be_seen()
+    pid = os.fork()
+    if pid == 0:
+        with profiler.phase("hold"):
+            held = taken(100)
+            time.sleep(60)
+    while resident(pid, "VmRSS") < 100 << 20:
+        time.sleep(0.01)
+    be_seen()
+    be_seen()
+    together = resident(pid, "VmRSS")
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # VmHWM begins anew: else 600 MB would hide what is to be found
+    be_seen()
+    with profiler.phase("spike"):
+        gone = taken(300)
+        alone = resident("self", "VmRSS")
+        gone.close()
+    be_seen()
+    be_seen()
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    profiler.close()
+    print(json.dumps([alone, together]))
+"""
+
+
+def test_memory_between_two_rows_is_in_the_peak(stage: Stage) -> None:
+    """300 MB for some milliseconds, while a child holds 100: what the kernel saw, though hardly ever a row did.
+
+    The kernel counts pages in batches of some dozen a CPU: 1 %.
+    """
+    run = stage.python(SPIKE % BE_SEEN).expect()
+    alone, held = json.loads(run.stdout)
+    stage.settle()
+    document = stage.report().document
+    used = document["machine"]["used"]
+    assert used["rss_max_process"] == pytest.approx(alone, rel=0.01)
+    assert used["rss_peak"] == pytest.approx(alone + held, rel=0.01)
+    assert document["resources"]["memory"]["peak_rss"] == used["rss_peak"]
+    (host,) = document["resources"]["hosts"].values()
+    assert host["rss_peak"] == used["rss_peak"]
 
 
 # The least and the most that a report may say, by the program's own readings: from when its collector has taken a first

@@ -411,8 +411,13 @@ def test_nothing_installed() -> None:
     ):
         with pytest.raises(TypeError):
             wrong()
-    with pytest.raises(ValueError, match="sample"):
-        phase("a", sample=0)
+    for rate in (0, 2.0, float("nan")):
+        with pytest.raises(ValueError, match=r"^sample must be in \(0, 1\], not "):
+            phase("a", sample=rate)
+    with pytest.raises(ValueError, match=r"^sample must be 1e-9 at least, not 1e-10$"):
+        phase("a", sample=1e-10)
+    with pytest.raises(TypeError, match=r"^sample must be a number, not str$"):
+        phase("a", sample="0.1")  # type: ignore[arg-type]
 
 
 def test_disabled_profiler() -> None:

@@ -370,20 +370,25 @@ def test_own_cost_is_taken_off() -> None:
     assert 1 < cost["line"] < 1000
 
 
-@pytest.mark.parametrize("body", ["a = b; b = a", "o.v", "len(t)", "a = o.v; o.v = b"])
+# Names of their own: what waits for the count of references of one object, or for a name just stored (`a = b; b = a`,
+# 50 to 100 ns by where the frame happens to lie), waits while the interpreter looks for lines, and costs nothing more.
+@pytest.mark.parametrize("body", ["a = b; c = d; e = f; g = h", "o.v", "len(t)", "a = o.v; o.v = b"])
 def test_a_line_is_corrected_by_what_is_on_it(body: str) -> None:
-    # Where the interpreter itself looks for lines before each instruction, a line of many costs more than one of few:
-    # with one price for all lines, all that 36 instructions more take (90 ns and more) was left in. Half of it and
-    # 10 ns are allowed: how well the processor foresees them differs from the loop that they were priced in.
+    # Where the interpreter itself looks for lines before each instruction (settrace), a line of many costs more than
+    # one of few: with one price for all lines, all that 36 or 72 instructions more take (90 ns and more) was left in.
+    # Half of it and 10 ns are allowed: how well the processor foresees them differs from the loop they were priced in.
+    # With sys.monitoring nothing is done between the lines: what a line of many takes is the program's own, to 10 ns.
+    # The unprofiled program is no measure of it: 3.12 joins some pairs of instructions only there, which is slower on
+    # some processors (78 ns for the 72 of names, and 62 while it is profiled).
     n, repeats = 300, 10
     space = program(
         f"""
         class O:
             def __init__(self): self.v = 1
-        def few(n, a=1, b=2, o=O(), t=()):
+        def few(n, a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, o=O(), t=()):
             for _ in range(n):
                 {body}
-        def many(n, a=1, b=2, o=O(), t=()):
+        def many(n, a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, o=O(), t=()):
             for _ in range(n):
                 {"; ".join([body] * repeats)}
         """
@@ -396,7 +401,8 @@ def test_a_line_is_corrected_by_what_is_on_it(body: str) -> None:
 
     def apart() -> float:
         more = [each[many] - each[few] for each in (bare, whole, corrected)]
-        return abs(more[2] - more[0]) / (max(more[1] - more[0], 0) / 2 + 10 * n)
+        truth = more[0] if BACKEND == "settrace" else more[1]
+        return abs(more[2] - truth) / (max(more[1] - truth, 0) / 2 + 10 * n)
 
     for rounds in range(2_000):
         for function in (few, many):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import snapfile
 from lptest import environment, lineprofiler, run_python
 
 from lineprofiler.accounting import (
@@ -123,6 +124,22 @@ def test_the_run_and_its_workers(run_of_two: Path) -> None:
     assert run.hardware_by_host == {actor.host: actor.hardware}
     assert pickle.loads(pickle.dumps(run)) == run
     assert copy.deepcopy(run) == run
+
+
+def test_moments_are_the_same_on_every_face(tmp_path: Path) -> None:
+    """Unix times have more digits than a float: they are rounded once, and the same way."""
+    for number in range(20):
+        worker = snapfile.Worker(pid=number + 1, unclean=True)
+        worker.started += 977 * number * number
+        worker.open = [((f"p{k}",), 613 * k * k + 1) for k in range(20)]
+        worker.write(tmp_path)
+    run = merge_run(tmp_path)
+    shown = json.loads(lineprofiler("report", tmp_path, "--format", "json").expect().stdout)
+    assert run.metadata["started_at"] == shown["run"]["started_at"]
+    for one, other in zip(run.workers, shown["workers"], strict=True):
+        assert (one.started_at, one.written_at) == (other["started_at"], other["written_at"])
+        assert [each.since for each in one.open_phases] == [each["since"] for each in other["open"]]
+    assert report_as_dict(run) == shown
 
 
 def test_every_face_shows_the_same(run_of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 from lpstage import Stage
+from lptest import lineprofiler
+from samplefile import ROWS, process
+from snapfile import SECOND, Worker
 
 from lineprofiler import accounting
 from lineprofiler.accounting import ResourceSampler, Sample, analyse
@@ -189,3 +192,19 @@ def test_the_samples_of_a_run(stage: Stage) -> None:
     document = json.loads(json.dumps(accounting.report_as_dict(run)))
     assert found.cpu.mean * found.totals.seconds == pytest.approx(document["machine"]["used"]["cpu_s"], rel=1e-3)
     assert accounting.merge_run(stage.run, with_samples=False).workers[0].samples == []
+
+
+def test_samples_in_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+    """A path is bytes; every face of the run finds the files in it."""
+    run_dir = tmp_path / "bytes \udcff"
+    about = Worker("r", "node07", 1, elapsed=ROWS * SECOND)
+    about.phase("step", 75, SECOND, SECOND)
+    about.write(run_dir)
+    process(about, 0.5, 100, 0, [(("step", 1000),)] * ROWS).write(run_dir)
+    document = accounting.report_as_dict(accounting.merge_run(run_dir))
+    assert document["resources"]["memory"]["peak_rss"] == 100 << 20
+    shown = lineprofiler("report", run_dir, "--json").expect().stdout
+    assert json.loads(shown) == document
+    [worker] = accounting.merge_run(run_dir).workers
+    assert worker.path.is_file()
+    assert str(worker.path) == document["workers"][0]["path"]

@@ -83,6 +83,7 @@ class Series:
     index: int = 0
     label: str = ""
     shares: list[tuple[Share, ...]] = field(default_factory=list)  # path and parts of 1000, of each row
+    early_us: int = 0  # the last row comes so much less than a second after the one before: a process that closed
 
     @property
     def rows(self) -> int:
@@ -115,7 +116,8 @@ class SampleFile:
         body = number(1, series.kind) + number(2, series.index) + text(3, series.label) + fixed64(4, at)
         body += number(5, end - start)
         if end - start > 1:
-            body += message(6, tokens([0] * (end - start - 1)))
+            early = zigzag(-series.early_us if end == series.rows else 0)
+            body += message(6, tokens([0] * (end - start - 2) + [early]))
         if series.shares:
             phases = bytearray()
             for row in series.shares[start:end]:

@@ -128,8 +128,8 @@ def worker_from_plain(data: dict[str, Any]) -> WorkerSnapshot:
         pid=data.pop("pid"),
         role=data.pop("role"),
         path=Path(data.pop("path")),
-        started_at=data["started_ns"] / 1e9,
-        written_at=data["written_ns"] / 1e9,
+        started_at=_seconds(data["started_ns"]),
+        written_at=_seconds(data["written_ns"]),
         tree=tree_from_rows(data.pop("tree")),
         samples=[],
         run_id=data.pop("run_id"),
@@ -139,7 +139,7 @@ def worker_from_plain(data: dict[str, Any]) -> WorkerSnapshot:
         unclean=data.pop("unclean"),
         living=data.pop("living"),
         open_phases=[
-            OpenPhase(path, since_ns / 1e9, open_ns, thread, tid)
+            OpenPhase(path, _seconds(since_ns), open_ns, thread, tid)
             for path, since_ns, open_ns, thread, tid in data.pop("open")
         ],
         exit_code=data.pop("exit_code"),
@@ -175,9 +175,17 @@ def worker_to_plain(worker: WorkerSnapshot) -> dict[str, Any]:
     return data
 
 
+def _seconds(ns: int) -> float:
+    """Rounded once, as is what the JSON document has; by a float it would be rounded twice."""
+    return ns / 1_000_000_000
+
+
 def _ns(seconds: float, exact: int | None) -> int:
     """Unix ns of Unix s; the exact value where the float still stands for it."""
-    return exact if exact is not None and exact / 1e9 == seconds else max(round(seconds * 1e9), 0)
+    if exact is not None and _seconds(exact) == seconds:
+        return exact
+    whole = int(seconds)  # apart: the product would be rounded to 256 ns
+    return max(whole * 1_000_000_000 + round((seconds - whole) * 1e9), 0)
 
 
 def run_from_plain(data: dict[str, Any], directory: str) -> MergedRun:
@@ -196,7 +204,7 @@ def run_from_plain(data: dict[str, Any], directory: str) -> MergedRun:
 
 
 def _metadata(data: dict[str, Any]) -> dict[str, Any]:
-    started_at = data["started_ns"] / 1e9
+    started_at = _seconds(data["started_ns"])
     source: dict[str, Any] = {}
     if data["source_extra"]:
         import json
@@ -220,7 +228,7 @@ def _metadata(data: dict[str, Any]) -> dict[str, Any]:
         "python": data["python"],
         "source": source,
         "platform": data["platform"],
-        "runtime_s": data["runtime_ns"] / 1e9,
+        "runtime_s": _seconds(data["runtime_ns"]),
     }
 
 
