@@ -227,6 +227,21 @@ static inline int lpy_frame_yields(const lpy_frame *frame)
 #endif
 #define lpy_frame_code(frame) ((frame)->f_code)
 
+/* What the interpreter holds itself when it makes, frees or goes through thread states; NULL: it is not where we look. The beginning of
+ * _PyRuntime (Include/internal/pycore_runtime.h), which is checked each time. */
+extern struct pyruntimestate _PyRuntime;
+static inline PyThread_type_lock lpy_threads_lock(const PyInterpreterState *interp)
+{
+    const struct {
+        int initialized[LPY_LOCATION_TABLE ? 5 : 4];
+        uintptr_t finalizing;
+        PyThread_type_lock lock;
+        const PyInterpreterState *head, *main;
+    } *runtime = (const void *)&_PyRuntime;
+
+    return runtime->main == interp && runtime->head == PyInterpreterState_Head() ? runtime->lock : NULL;
+}
+
 /* What _PyCode_SetExtra stored, without the call: it is looked up at every call of the program. The struct is that of
  * Objects/codeobject.c, the same in both versions; line_trace.c compares with _PyCode_GetExtra when it begins. */
 static inline void *lpy_code_extra(const PyCodeObject *code, Py_ssize_t index)

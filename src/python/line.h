@@ -8,7 +8,8 @@
  * line_statements.c   which instructions go on with a statement
  * line_weight.c   what tracing adds to the instructions of a line
  * line_cost.c     what an event costs here, by line_probe.c and line_medley.c
- * line_monitoring.c, line_trace.c   the back ends: how events come */
+ * line_monitoring.c, line_trace.c   the back ends: how events come
+ * line_tstates.c  all thread states of the interpreter */
 #ifndef LP_PYTHON_LINE_H
 #define LP_PYTHON_LINE_H
 
@@ -142,6 +143,15 @@ uint16_t *lpy_line_weigh(const lp_line_code *code, const unsigned char *bytes, P
  * once a process and back end; other threads wait for it. `cost` may be NULL: only lpy_line_prices are wanted. */
 int lpy_line_cost(const lpy_line_backend *backend, lp_line_cost *cost);
 PyObject *lpy_line_cost_dict(const lpy_line_backend *backend);
+
+#if LPY_FRAME_TRACING
+/* line_tstates.c: calls `visit` for each thread state with a number above `after`, the newest first. Others neither come nor go
+ * meanwhile: it runs no Python, and makes no object. The number of the newest; 0 none. */
+typedef void lpy_thread_visit(PyThreadState *tstate, void *argument);
+uint64_t lpy_each_thread(PyInterpreterState *interp, uint64_t after, lpy_thread_visit *visit, void *argument);
+/* Address of the calling thread's stack below which the half of it is used; 0: not known. */
+uintptr_t lpy_stack_middle(void);
+#endif
 
 /* line_rows.c */
 PyObject *lpy_line_rows(LineEngine *engine, Py_ssize_t code); /* code < 0: all */

@@ -23,7 +23,8 @@ typedef struct range {   /* instructions with one position */
 
 typedef struct opcodes {
     bool known;
-    unsigned extended, for_iter, async_for, load_global;
+    unsigned extended, for_iter, async_for, load_global, setup_finally;
+    uint8_t enters[256]; /* takes a manager, and leaves its exit in the same place */
 } opcodes;
 static opcodes ops;
 
@@ -123,6 +124,7 @@ static unsigned number_of(PyObject *map, const char *name)
 
 static void learn(void)
 {
+    static const char *const with[] = {"BEFORE_WITH", "BEFORE_ASYNC_WITH", "SETUP_WITH", "SETUP_ASYNC_WITH"};
     PyObject *map = lpy_line_opmap();
 
     if (map) {
@@ -130,6 +132,10 @@ static void learn(void)
         ops.for_iter = number_of(map, "FOR_ITER");
         ops.async_for = number_of(map, "GET_ANEXT");
         ops.load_global = number_of(map, "LOAD_GLOBAL");
+        ops.setup_finally = number_of(map, "SETUP_FINALLY");
+        for (size_t i = 0; i < sizeof with / sizeof *with; i++)
+            if (number_of(map, with[i]) < 256)
+                ops.enters[number_of(map, with[i])] = 1;
     }
     PyErr_Clear();
     ops.known = true;
@@ -161,9 +167,17 @@ static const range *range_at(const range *ranges, size_t count, uint32_t unit)
     return NULL;
 }
 
+static int32_t enters(const unsigned char *code, uint32_t units, uint32_t unit)
+{
+    while (unit + 1 < units && code[2 * unit] == ops.extended)
+        unit++;
+    return ops.enters[code[2 * unit]];
+}
+
 /* Numbers the executions of statements: a range of a line that is still open, see span, goes on with it. Where a jump leads, what
- * was open at the jump is. */
-static void find_statements(range *ranges, size_t count, const lpy_line_flow *flow, uint32_t units, span *spans)
+ * was open at the jump is. The line of `with (\n a()):` begins when the manager is there already, whose place is the exit's then. */
+static void find_statements(range *ranges, size_t count, const unsigned char *code, const lpy_line_flow *flow,
+                            uint32_t units, span *spans)
 {
     uint32_t made = 0, open = 0, unit = 0; /* open: 1 + the innermost; 0 none */
 
@@ -185,7 +199,7 @@ static void find_statements(range *ranges, size_t count, const lpy_line_flow *fl
             if (k) {
                 r->group = spans[k - 1].group;
             } else {
-                spans[made++] = (span){r->line, flow[r->start].depth, r->group, open};
+                spans[made++] = (span){r->line, flow[r->start].depth - enters(code, units, r->start), r->group, open};
                 open = made;
             }
         }
@@ -204,6 +218,14 @@ typedef struct work { /* one allocation a code object */
     bool gathers;     /* it is the code of a comprehension: its loops are statements to it */
 } work;
 
+/* `async for` of 3.10 begins with its handler. */
+static bool is_loop(const unsigned char *at, const unsigned char *end)
+{
+    if (at[0] == ops.setup_finally && end - at >= 4)
+        at += 2;
+    return at[0] == ops.for_iter || at[0] == ops.async_for;
+}
+
 static uint32_t flags_of(const work *w, const unsigned char *at, const unsigned char *end, uint32_t unit, bool again,
                          int32_t line)
 {
@@ -211,11 +233,52 @@ static uint32_t flags_of(const work *w, const unsigned char *at, const unsigned 
         at += 2;
     unsigned how = w->within ? w->within[unit] : 0;
     again = again || (how & LPY_LINE_GOES_ON);
-    if ((at[0] == ops.for_iter || at[0] == ops.async_for) && (w->gathers || !(how & LPY_LINE_GATHERS)))
+    if (is_loop(at, end) && (w->gathers || !(how & LPY_LINE_GATHERS)))
         again = false; /* the loop comes round: each time is an execution of its header */
     uint32_t class = (line > LPY_LINE_SMALL ? LPY_LINE_FAR : 0u) | (at[0] == ops.load_global ? LPY_LINE_GLOBAL : 0u) |
                      (at[0] == ops.for_iter ? LPY_LINE_LOOP : 0u);
     return (again ? LP_LINE_AGAIN : 0u) | class << 1;
+}
+
+static bool is_apart(const lpy_line_flow *flow, uint32_t units, uint32_t unit)
+{
+    return flow && unit < units && flow[unit].source != LPY_LINE_FALLS;
+}
+
+/* Where something begins that is not reached from the instruction before it, as the next copy of a `finally`, a new range does, though it
+ * is of the same line. false: no memory. */
+static bool split_ranges(work *w, size_t *count, const lpy_line_flow *flow, uint32_t units)
+{
+    size_t more = 0;
+
+    for (size_t i = 0; i < *count; i++)
+        for (uint32_t unit = w->ranges[i].start + 1; unit < w->ranges[i].end; unit++)
+            more += is_apart(flow, units, unit);
+    if (!more)
+        return true;
+    range *ranges = malloc((*count + more) * sizeof *ranges), *to = ranges;
+    span *spans = realloc(w->spans, (*count + more + 1) * sizeof *spans);
+    uint32_t *seen = realloc(w->seen, (*count + more + 1) * sizeof *seen);
+    w->spans = spans ? spans : w->spans;
+    w->seen = seen ? seen : w->seen;
+    if (!ranges || !spans || !seen) {
+        free(ranges);
+        return false;
+    }
+    memset(seen, 0, (*count + more + 1) * sizeof *seen);
+    for (size_t i = 0; i < *count; i++) {
+        range r = w->ranges[i];
+        for (uint32_t unit = r.start + 1; unit < r.end; unit++)
+            if (is_apart(flow, units, unit)) {
+                *to++ = (range){.start = r.start, .end = unit, .line = r.line};
+                r.start = unit;
+            }
+        *to++ = r;
+    }
+    free(w->ranges);
+    w->ranges = ranges;
+    *count += more;
+    return true;
 }
 
 static void look_within(work *w, size_t count, const unsigned char *code, uint32_t units, const lpy_line_flow *flow,
@@ -234,8 +297,8 @@ static void look_within(work *w, size_t count, const unsigned char *code, uint32
     w->within = lpy_line_statements(code, units, flow, w->slots, slots);
 }
 
-static void fill(const work *w, size_t count, const unsigned char *code, uint32_t units, int32_t lowest,
-                 uint16_t *narrow, uint32_t *wide)
+static void fill(const work *w, size_t count, const unsigned char *code, uint32_t units, const lpy_line_flow *flow,
+                 int32_t lowest, uint16_t *narrow, uint32_t *wide)
 {
     const unsigned char *end = code + 2 * (size_t)units;
     int32_t before = -1;
@@ -248,7 +311,7 @@ static void fill(const work *w, size_t count, const unsigned char *code, uint32_
             continue;
         }
         uint32_t slot = (uint32_t)w->slot_of[r->line - lowest];
-        if (r->line != before) {
+        if (r->line != before || is_apart(flow, units, r->start)) {
             again = w->seen[r->group] != 0;
             w->seen[r->group] = 1;
         }
@@ -392,10 +455,12 @@ static int read_lines(lp_line_code *out, PyObject *object, const unsigned char *
         memset(wide, 0xff, units * sizeof *wide);
     if (!is_plain(&w, count, object, handlers, code, units, lowest))
         flow = flow_of(handlers, code, units);
-    find_statements(w.ranges, count, flow, units, w.spans);
+    if (!split_ranges(&w, &count, flow, units))
+        goto done;
+    find_statements(w.ranges, count, code, flow, units, w.spans);
     if (flow)
         look_within(&w, count, code, units, flow, lowest, slots);
-    fill(&w, count, code, units, lowest, narrow, wide);
+    fill(&w, count, code, units, flow, lowest, narrow, wide);
     out->lines = lines;
     out->narrow = narrow;
     out->wide = wide;

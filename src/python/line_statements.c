@@ -16,7 +16,27 @@
 #define FAR_ENOUGH 4096u  /* instructions of a branch that are looked at for the line of its condition */
 #define TOO_MUCH 2000000u /* instructions times lines of one statement: the rest is told as before */
 
-enum { LOOP = 1, APPENDS, APPENDS_PAIR, ENTERS, ENTERS_SETUP, SETUP, SPECIAL, CAUGHT, CAUGHT_PART, PASSES, WAITS };
+enum {
+    LOOP = 1,
+    APPENDS,
+    APPENDS_PAIR,
+    ENTERS,
+    ENTERS_SETUP,
+    SETUP,
+    SPECIAL,
+    CAUGHT,
+    CAUGHT_PART,
+    PASSES,
+    WAITS,
+    POPS,
+    JUMPS_ON,
+    LEAVES,
+    LEAVES_CAUGHT,
+    RAISES_ON,
+    LOADS,
+    RETURNS,
+    RETURNS_LOADED
+};
 
 static struct {
     bool known;
@@ -47,6 +67,16 @@ static void learn_roles(void)
         {"EXTENDED_ARG", PASSES},
         {"JUMP_BACKWARD_NO_INTERRUPT", WAITS},
         {"END_SEND", WAITS},
+        {"POP_TOP", POPS},
+        {"JUMP_FORWARD", JUMPS_ON},
+        {"JUMP_ABSOLUTE", JUMPS_ON},
+        {"JUMP_BACKWARD", JUMPS_ON},
+        {"POP_BLOCK", LEAVES},
+        {"POP_EXCEPT", LEAVES_CAUGHT},
+        {"RERAISE", RAISES_ON},
+        {"LOAD_CONST", LOADS},
+        {"RETURN_VALUE", RETURNS},
+        {"RETURN_CONST", RETURNS_LOADED},
     };
     PyObject *map = lpy_line_opmap();
 
@@ -274,9 +304,35 @@ static bool join(const body *b, uint32_t one, uint32_t other)
     return x != y;
 }
 
-/* Whether the statement that begins at `unit` comes to this line. */
+static bool jumps_on(const body *b, uint32_t unit)
+{
+    const edges *e = &b->edge[unit];
+
+    return e->count == 1 && !e->falls && e->to[0] > unit && role_at(b, unit) == JUMPS_ON;
+}
+
+/* A jump on either way out of `a < b < c`, where that is a condition; `before`: the instruction before it. */
+static bool is_chained(const body *b, uint32_t unit, uint32_t before)
+{
+    if (!jumps_on(b, unit) || b->slot[before] != b->slot[unit])
+        return false;
+    return role_at(b, before) == POPS
+               ? b->flow[before].source != LPY_LINE_FALLS
+               : b->edge[before].count == 2 && b->edge[before].falls && role_at(b, before) != LOOP;
+}
+
+/* Whether the statement that begins at `unit` comes to this line, be it by way of a constant on another one. */
 static bool comes_to(const body *b, uint32_t unit, int32_t slot)
 {
+    bool left = false;
+
+    while (jumps_on(b, unit))
+        unit = b->edge[unit].to[0];
+    for (uint32_t nop = unit; role_at(b, nop) == PASSES && b->edge[nop].falls; nop = b->edge[nop].to[0]) {
+        if (left && b->slot[nop] == slot)
+            return true;
+        left = left || b->slot[nop] != slot;
+    }
     uint32_t set = set_of(b, unit), end = b->units - unit > FAR_ENOUGH ? unit + FAR_ENOUGH : b->units;
 
     for (; unit < end; unit++) {
@@ -300,10 +356,11 @@ static bool join_conditions(const body *b)
         if (b->base[unit] == LPY_LINE_NO_DEPTH)
             continue;
         const edges *e = &b->edge[unit];
-        if (e->count != 2 || role_at(b, unit) == LOOP || e->to[0] <= unit)
+        if (e->count != 2 || role_at(b, unit) == LOOP)
             continue;
-        bool one = set_of(b, e->to[0]) == set_of(b, e->to[1]);
-        for (uint32_t i = 0; i < 2; i++)
+        bool back = e->to[0] <= unit; /* a loop's condition at its end */
+        bool one = !back && set_of(b, e->to[0]) == set_of(b, e->to[1]);
+        for (uint32_t i = back; i < 2; i++)
             if (set_of(b, e->to[i]) != set_of(b, unit) &&
                 (one || (b->slot[unit] >= 0 && comes_to(b, e->to[i], b->slot[unit]))))
                 news |= join(b, unit, e->to[i]);
@@ -320,6 +377,15 @@ static bool passes(const body *b, uint32_t unit, bool whatever_line)
            (whatever_line || b->slot[unit] < 0 || b->slot[unit] == b->slot[e->to[e->count - 1]]);
 }
 
+/* The start of what a handler within an expression guards, as an `await` has one; NONE: it is none. */
+static uint32_t guarded_by(const body *b, uint32_t unit)
+{
+    const lpy_line_flow *flow = &b->flow[unit];
+
+    return flow->keeps >= 0 && flow->source < unit && is_within(b, unit) && is_within(b, flow->source) ? flow->source
+                                                                                                       : NONE;
+}
+
 static void find_sets(const body *b)
 {
     for (uint32_t unit = 0; unit < b->units; unit++)
@@ -328,9 +394,12 @@ static void find_sets(const body *b)
         uint32_t unit = *at;
         if (b->base[unit] == LPY_LINE_NO_DEPTH)
             continue;
+        if (guarded_by(b, unit) != NONE)
+            join(b, unit, guarded_by(b, unit));
         const edges *e = &b->edge[unit];
         for (uint32_t i = 0; i < e->count; i++)
-            if (is_within(b, e->to[i]) || (i + 1 == e->count && passes(b, unit, false)))
+            if (is_within(b, e->to[i]) || (i + 1 == e->count && passes(b, unit, false)) ||
+                (at > b->at && is_chained(b, unit, at[-1])))
                 join(b, unit, e->to[i]);
     }
     for (int pass = 0; pass < 8 && join_conditions(b); pass++)
@@ -346,6 +415,8 @@ static void find_sets(const body *b)
         if (b->base[*at] != LPY_LINE_NO_DEPTH) {
             uint32_t unit = *at;
             const edges *e = &b->edge[unit];
+            if (b->enters[unit] == 1 && guarded_by(b, unit) != NONE)
+                b->enters[unit] = 0;
             for (uint32_t i = 0; i < e->count; i++) {
                 if (set_of(b, e->to[i]) != set_of(b, unit))
                     b->enters[e->to[i]] = 2;
@@ -371,6 +442,9 @@ static bool follow(const body *b, uint32_t first, uint32_t from, uint64_t top)
     bool news = false;
 
     for (uint32_t unit = first; unit != NONE; unit = b->next[unit]) {
+        uint32_t source = guarded_by(b, unit);
+        if (source != NONE)
+            b->seen[unit] &= b->seen[source];
         uint64_t seen = b->seen[unit] | bit_of(b, unit, from);
         if (b->result[unit] & LPY_LINE_GATHERS)
             seen &= top | bit_of(b, unit, from); /* lines in it are executed for each value */
@@ -410,7 +484,8 @@ static void look_at(const body *b, uint32_t first)
         int32_t slot = b->slot[unit];
         if (slot < 0)
             continue;
-        top = at_most(top, slot);
+        if (role_at(b, unit) != PASSES) /* a `try` before it */
+            top = at_most(top, slot);
         if (b->number[slot] == NONE)
             b->number[slot] = lines++;
         else if (straight)
@@ -418,7 +493,7 @@ static void look_at(const body *b, uint32_t first)
     }
     for (uint32_t from = 0; !straight && from < lines && (uint64_t)from * length < TOO_MUCH; from += 64) {
         int passes = 0;
-        bool has_top = b->number[top] >= from && b->number[top] - from < 64;
+        bool has_top = top != INT32_MAX && b->number[top] >= from && b->number[top] - from < 64;
         uint64_t above = has_top ? (uint64_t)1 << (b->number[top] - from) : 0;
         for (uint32_t unit = first; unit != NONE; unit = b->next[unit])
             b->seen[unit] = b->enters[unit] ? 0 : UINT64_MAX;
@@ -453,6 +528,60 @@ static void find_lines(const body *b)
             look_at(b, *at);
 }
 
+/* ---- ways out -------------------------------------------------------------------------------------------------------- */
+
+/* What ends a `finally` or a handler when the exception goes on. */
+static bool raises_on(const body *b, uint32_t unit)
+{
+    if (LPY_LOCATION_TABLE && unit + 2 < b->units && role_at(b, unit + 1) == LEAVES_CAUGHT) /* COPY before it */
+        unit += 2;
+    return role_at(b, unit) == RAISES_ON;
+}
+
+static bool leads_out(const body *b, const uint32_t *at)
+{
+    switch (role_at(b, *at)) {
+    case PASSES:
+    case JUMPS_ON:
+    case LEAVES:
+    case LEAVES_CAUGHT:
+    case RETURNS_LOADED: return true;
+    case LOADS: return at + 1 < b->end && role_at(b, at[1]) == RETURNS; /* where the code ends */
+    default: return false;
+    }
+}
+
+/* Whether the statement that ends with the instruction has been on this line. */
+static bool was_on(const body *b, const uint32_t *at, int32_t slot)
+{
+    uint32_t set = set_of(b, *at);
+
+    for (uint32_t i = 0; i < FAR_ENOUGH && at >= b->at && set_of(b, *at) == set; i++, at--)
+        if (b->slot[*at] == slot)
+            return true;
+    return false;
+}
+
+/* What leads out of a block is no statement's and has no line in the source: it gets that of the instruction before it, from which it
+ * need not be reached (behind `if x: raise y` at the end of a block), or of the statement. A `pass`, `break` or `continue` is the first of
+ * its line. */
+static void find_ways_out(const body *b)
+{
+    memset(b->enters, 0, b->units);
+    for (const uint32_t *at = b->at; at < b->end; at++)
+        for (uint32_t i = 0; i < b->edge[*at].count; i++)
+            if (b->edge[*at].to[i] <= *at)
+                b->enters[b->edge[*at].to[i]] = 1; /* a loop comes back there */
+    for (const uint32_t *at = b->at; at < b->end; at++) {
+        uint32_t unit = *at;
+        bool goes_on = raises_on(b, unit);
+        if (at > b->at && !b->enters[unit] && leads_out(b, at))
+            goes_on = goes_on || was_on(b, at - 1, b->slot[unit]);
+        if (goes_on)
+            b->result[unit] |= LPY_LINE_GOES_ON;
+    }
+}
+
 uint8_t *lpy_line_statements(const unsigned char *code, uint32_t units, const lpy_line_flow *flow, const int32_t *slot,
                              uint32_t slots)
 {
@@ -475,6 +604,7 @@ uint8_t *lpy_line_statements(const unsigned char *code, uint32_t units, const lp
         find_blocks(&b);
         find_sets(&b);
         find_lines(&b);
+        find_ways_out(&b);
     }
     free(b.enters);
     free(b.at);

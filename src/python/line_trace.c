@@ -24,8 +24,6 @@
 
 #if LPY_FRAME_TRACING
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 #define NOINLINE __attribute__((noinline))
@@ -238,21 +236,24 @@ static void flag_running(PyThreadState *tstate, bool self)
     }
 }
 
+static void flag_each(PyThreadState *tstate, void *self)
+{
+    flag_running(tstate, tstate == self);
+}
+
 static void rescan(void)
 {
     PyThreadState *self = lpy_thread_state();
 
     state.epoch++;
-    for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
-         tstate = PyThreadState_Next(tstate))
-        flag_running(tstate, tstate == self);
+    lpy_each_thread(self->interp, 0, flag_each, self);
 }
 
 /* While the hook is aside, a thread that begins has no function of ours until somebody has an event, as the one that began it has at
  * its next line: everything is traced. In a forked child the threads that were deep may not be there. */
 static NOINLINE void look_around(void)
 {
-    PyThreadState *self = lpy_thread_state(), *head = PyInterpreterState_ThreadHead(self->interp), *tstate = head;
+    PyThreadState *self = lpy_thread_state();
 
     if (state.own && !*state.own) {
         *state.own = 1;
@@ -262,9 +263,8 @@ static NOINLINE void look_around(void)
             rescan();
         }
     }
-    for (; state.aside && tstate && tstate->id > state.newest; tstate = PyThreadState_Next(tstate))
-        flag_running(tstate, tstate == self);
-    state.newest = head->id;
+    if (state.aside && PyInterpreterState_ThreadHead(self->interp)->id != state.newest)
+        state.newest = lpy_each_thread(self->interp, state.newest, flag_each, self);
 }
 
 static void set_passes(void)
@@ -419,30 +419,17 @@ static inline unsigned epoch_here(void)
     return state.epoch - here.own_epochs;
 }
 
-static void find_stack(void)
+static void flag_other(PyThreadState *tstate, void *self)
 {
-    pthread_attr_t attributes;
-    void *lowest = NULL;
-    size_t size = 0;
-    int saved = errno;
-
-    here.not_deep = UINTPTR_MAX;
-    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-        if (pthread_attr_getstack(&attributes, &lowest, &size) == 0)
-            here.not_deep = ~((uintptr_t)lowest + size / 2);
-        pthread_attr_destroy(&attributes);
-    }
-    errno = saved;
+    if (tstate != self)
+        flag_running(tstate, false);
 }
 
-static void flag_others(const PyThreadState *self)
+static uint64_t flag_others(PyThreadState *self)
 {
     state.epoch++;
     here.own_epochs++;
-    for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
-         tstate = PyThreadState_Next(tstate))
-        if (tstate != self)
-            flag_running(tstate, false);
+    return lpy_each_thread(self->interp, 0, flag_other, self);
 }
 
 /* Evaluates the frame with our trace function in, if `marked`, and out, if not, and puts everything back. What a trace function calls
@@ -508,10 +495,9 @@ static NOINLINE PyObject *evaluate_deep(PyThreadState *tstate, lpy_frame *frame,
 
     if (state.aside++ == 0) {
         _PyInterpreterState_SetEvalFrameFunc(tstate->interp, state.next);
-        state.newest = PyInterpreterState_ThreadHead(tstate->interp)->id;
         if (state.own)
             *state.own = 1;
-        flag_others(tstate);
+        state.newest = flag_others(tstate);
     }
     here.aside++;
     result = evaluate(tstate, frame, throwing, true);
@@ -531,7 +517,7 @@ static NOINLINE PyObject *evaluate_slowly(PyThreadState *tstate, lpy_frame *fram
         return state.next(tstate, frame, throwing);
     }
     if (LP_UNLIKELY(!here.not_deep)) {
-        find_stack();
+        here.not_deep = ~lpy_stack_middle();
         if (!is_ours(tstate->c_tracefunc))
             here.limit = here.not_deep;
     }
@@ -631,22 +617,24 @@ static int switch_on(void)
     return 0;
 }
 
+static void unflag(PyThreadState *tstate, void *self)
+{
+    if (tstate->c_tracefunc == trace_alone)
+        tstate->c_tracefunc = NULL;
+    else if (tstate == self && tstate->c_tracefunc == trace_both)
+        tstate->c_tracefunc = here.other; /* another thread's takes itself out at its next event */
+    if (!others_trace(tstate))
+        for (lpy_cframe *cframe = tstate->cframe; cframe; cframe = cframe_around(tstate, cframe))
+            flag_set(cframe, false);
+}
+
 static void switch_off(void)
 {
     PyThreadState *self = lpy_thread_state();
 
     state.active = false;
     state.epoch++;
-    for (PyThreadState *tstate = PyInterpreterState_ThreadHead(self->interp); tstate;
-         tstate = PyThreadState_Next(tstate)) {
-        if (tstate->c_tracefunc == trace_alone)
-            tstate->c_tracefunc = NULL;
-        else if (tstate == self && tstate->c_tracefunc == trace_both)
-            tstate->c_tracefunc = here.other; /* another thread's takes itself out at its next event */
-        if (!others_trace(tstate))
-            for (lpy_cframe *cframe = tstate->cframe; cframe; cframe = cframe_around(tstate, cframe))
-                flag_set(cframe, false);
-    }
+    lpy_each_thread(self->interp, 0, unflag, self);
     if (state.aside || _PyInterpreterState_GetEvalFrameFunc(self->interp) == hook) {
         if (!state.aside)
             _PyInterpreterState_SetEvalFrameFunc(self->interp, state.next);

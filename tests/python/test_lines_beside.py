@@ -459,3 +459,35 @@ def test_threads_with_tracers_of_their_own_while_it_starts_and_stops() -> None:
         thread.join()
     assert kept == [True]
     assert H(p, f) == {1: 1}
+
+
+def test_threads_that_c_code_begins_while_it_starts_and_stops() -> None:
+    """Their states come into the interpreter's list without the GIL, and 3.11 finishes them there."""
+    done = run_python(
+        """
+        import ctypes, os, threading
+        from linetest import H, marked
+        libc = ctypes.CDLL(None)
+        run = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda unused: began.append(1))
+        began, done, thread = [], threading.Event(), ctypes.c_ulong()
+        def begin():
+            while not done.is_set():
+                assert libc.pthread_create(ctypes.byref(thread), None, run, None) == 0
+                libc.pthread_join(thread, None)
+        def f():
+            pass
+        beginner = threading.Thread(target=begin)
+        beginner.start()
+        times = 0
+        while len(began) < 3000:
+            with marked(f) as p:
+                f()
+            times += 1
+            assert H(p, f) == {1: 1}, H(p, f)
+        done.set()
+        beginner.join()
+        assert times > 100
+        """,
+        env=environment(PYTHONPATH=str(ROOT / "tests" / "support")),
+    )
+    done.expect()

@@ -6,6 +6,7 @@ interpreter leaves a line within a statement and comes back to it, and that is o
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import sys
@@ -17,6 +18,7 @@ from types import CodeType
 from typing import Any
 
 import pytest
+from linetest import H, marked
 from statementcounts import Counted, class_headers
 
 from lineprofiler._lineprofiler import LineEngine
@@ -473,8 +475,186 @@ for kinds in ([ValueError], [KeyError], [ValueError, KeyError], [ValueError, Val
 """
 
 
+WAYS = """
+import asyncio, contextlib, itertools
+
+def pick(value=None):
+    return value
+
+def rises(n):
+    for i in range(2):
+        try:
+            if n == 0: return pick(1)
+            if n == 1: raise KeyError
+            if n == 2: continue
+            if n == 3: break
+        finally:
+            a = pick(
+                n)
+
+def ends(n):
+    try:
+        if n == 0: raise KeyError
+    finally:
+        if n == 1:
+            raise ValueError
+    try:
+        if n == 2: raise KeyError
+    finally:
+        b = pick(n)
+        del b
+
+def leaves(n):
+    for i in range(2):
+        with contextlib.suppress(ValueError):
+            if n == 1:
+                raise ValueError(
+                    n)
+    try:
+        if n == 0:
+            return
+    except KeyError:
+        return 1
+    with contextlib.suppress(KeyError):
+        (a,
+         b) = n, pick(
+            2)
+    with contextlib.suppress(KeyError):
+        if pick(n):
+            raise KeyError
+
+def matched(value):
+    match pick(value):
+        case (a, *b):
+            if a:
+                raise KeyError
+        case {"k": k}:
+            if k:
+                return k
+        case int():
+            if value:
+                a = value
+        case _:
+            pass
+
+def chained(a, b, c):
+    if (pick(c) if (pick(a)
+        < pick(b) <= pick(c)) else list(
+            range(pick(c)))):
+        a = 3
+    x = (1 if (pick(a) <
+        pick(b)
+        <= pick(c)) else pick(
+            2))
+    try:
+        pick(x)
+    finally:
+        y = ((x := pick(
+            a)) and
+            ("s" if (pick(a) < pick(b) <= pick(c)) else pick(c)))
+    while a and (pick(b) or
+        pick(c)
+    ):
+        a -= 1
+        b = not b
+    while (x := pick(
+        c)) and (y or
+        pick(b)
+    ):
+        c -= 1
+    if b and (
+        True
+    ):
+        c = 1
+    return x, y
+
+async def waited(n):
+    async def items():
+        for i in range(n):
+            await asyncio.sleep(0)
+            yield i
+    async for i in items(
+    ):
+        pick(i)
+    a = {"i": (pick(n)
+        or
+        n), "j": (await asyncio.sleep(
+            0))
+    }.get("i")
+    b = ((a := pick(
+        n)) or (await asyncio.sleep(
+            0,
+            n)))
+    return a, b
+
+def gathered(n):
+    try:
+        return [(v, w)
+            for v in range(n)
+            for w in range(v) if {v: n
+                for v in range(2)
+            }]
+    finally:
+        pass
+
+for n in range(5):
+    for function in (rises, ends, leaves, gathered):
+        with contextlib.suppress(KeyError, ValueError):
+            function(n)
+    asyncio.run(waited(n))
+for value in ([0], [1], [], {"k": 0}, {"k": 1}, 0, 5, None):
+    with contextlib.suppress(KeyError):
+        matched(value)
+for a, b, c in itertools.product(range(3), repeat=3):
+    chained(a, b, c)
+"""
+
+# Since 3.13 nothing is on the line of `with (` but the brackets.
+MANAGERS = """
+import asyncio, contextlib
+
+def opened(n):
+    return contextlib.nullcontext(n)
+
+def blocks(n):
+    for i in range(2):
+        with (
+            opened(n)
+        ):
+            if n == 1: continue
+            if n == 2: break
+            if n == 3: return n
+            if n == 4: raise KeyError
+        with (
+            opened(1) as a,
+            opened(a) as b
+        ):
+            c = [a,
+                 b]
+
+async def waits(n):
+    async with (
+        asyncio.Lock(),
+        asyncio.Lock() as b
+    ):
+        if n: return n
+
+def long(n):
+    with (
+        opened(n)
+    ):
+@
+
+for n in range(5):
+    with contextlib.suppress(KeyError):
+        blocks(n)
+    asyncio.run(waits(n))
+    long(n)
+""".replace("@", "        n = (n, n, n, n, n)\n" * 60)
+
+
 def _texts() -> list[Any]:
-    texts = {"definitions": DEFINITIONS, "blocks": BLOCKS}
+    texts = {"definitions": DEFINITIONS, "blocks": BLOCKS, "ways": WAYS}
     if sys.version_info < (3, 12):  # an f-string over lines is new there
         new = '    e = f"{pick(a)} {\n        pick(b)}" if False else ('
         assert new in EXPRESSIONS
@@ -483,6 +663,8 @@ def _texts() -> list[Any]:
         texts["expressions"] = EXPRESSIONS
     if sys.version_info >= (3, 11):
         texts["groups"] = GROUPS
+    if sys.version_info < (3, 13):
+        texts["managers"] = MANAGERS
     return [pytest.param(text, id=name) for name, text in texts.items()]
 
 
@@ -536,3 +718,37 @@ def test_modules_of_the_standard_library(run: Callable[[dict[str, Any]], object]
     assert spec.origin is not None
     text = Path(spec.origin).read_text(encoding="utf-8")
     assert check(text, "<module of the library>", run, __name__=f"{name}_again") > 50
+
+
+def test_lines_that_have_no_code_or_have_it_late() -> None:
+    """That is the compiler's: every tracer sees these lines so often, see docs/lines.md."""
+    new = sys.version_info >= (3, 13)
+    lines = [
+        ("with (", 0 if new else 2),
+        ("    opened(n)", 2),
+        "):",
+        ("    pass", 2),
+        ("for (", 4 if new else 6),
+        ("    a, b", 4),
+        (") in zip(", 6 if new else 2),
+        ("    range(2), range(2)):", 2),
+        ("    pass", 4),
+        "(",
+        ("    opened(n))", 2),
+        ("c = (a", 2),
+        ("     if n", 2),
+        ("     else b)", 1),
+        "del (",
+        ("    c)", 2),
+        "d = {",  # begins where the parts are there
+        ('    "a": fails(n),', 2),
+        "}",
+    ]
+    texts = [line if isinstance(line, str) else line[0] for line in lines]
+    space: dict[str, Any] = {"opened": contextlib.nullcontext, "fails": lambda n: 1 / 0}
+    exec(compile("def f(n):\n" + textwrap.indent("\n".join(texts), "    "), "<program>", "exec"), space)
+    with marked(space["f"]) as p:
+        for n in range(2):
+            with pytest.raises(ZeroDivisionError):
+                space["f"](n)
+    assert H(p, space["f"]) == {n: line[1] for n, line in enumerate(lines, 1) if not isinstance(line, str) and line[1]}
