@@ -224,6 +224,23 @@ def test_what_one_of_several_used_all_used_at_least(tmp_path: Path) -> None:
     assert re.search(r"CPU  peak +0\.9 cores", text_of(tmp_path))
 
 
+@pytest.mark.parametrize(("phases", "shown", "more"), [(5, 5, 0), (12, 12, 0), (13, 11, 2), (40, 11, 29)])
+def test_what_no_phase_has_is_the_last_row(tmp_path: Path, phases: int, shown: int, more: int) -> None:
+    about = worker(1)
+    about.write(tmp_path)
+    file = SampleFile(about, 1)
+    names = [f"phase {k}" for k in range(phases)]
+    shares: list[tuple[Share, ...]] = [((names[k % phases], 900),) for k in range(ROWS)]
+    file.add(Series(1, usual(), shares=shares))
+    file.write(tmp_path)
+    for options in ([], ["--all"]):
+        text = text_of(tmp_path, *options, env=environment(LC_ALL="C"))
+        rows = re.findall(r"(?m)^  (phase \d+|\.\. \d+ more|\(no phase open\)) ", text[text.index("I/O (sampled)") :])
+        hidden = [f".. {more} more"] if more and not options else []
+        assert rows[-1 - len(hidden) :] == [*hidden, "(no phase open)"]
+        assert len(rows) == len(hidden) + 1 + (phases if options else shown), text
+
+
 def test_what_several_used_in_one_interval(tmp_path: Path) -> None:
     """The ticks of their collector are no beginnings of seconds of the run, but the same for all."""
     for pid in (1, 2, 3):
