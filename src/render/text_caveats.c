@@ -313,7 +313,6 @@ static void put_health(lp_text *text)
 /* "<before>: a, b, 3 more" */
 static void put_phases(lp_text *text, const lp_report_path *list, uint32_t count, const char *words)
 {
-    const lp_report *report = text->report;
     unsigned limit = limit_of(text, count);
     lp_line *line = &text->line;
 
