@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import samplefile
 from lptest import environment, lineprofiler
 from samplefile import ROWS, SampleFile, Series, Share, Worker, host
 
@@ -303,6 +304,27 @@ def test_bars_of_memory_end_where_samples_do(tmp_path: Path, into_ms: int) -> No
     text = text_of(tmp_path, env=environment(COLUMNS="80", LC_ALL="C.UTF-8"))
     bars = [re.findall(rf"(?m)^  {name} +([^ ].*) peak", text)[0].count("\N{MIDDLE DOT}") for name in ("write", "RSS")]
     assert bars == [0, 0], text
+
+
+def test_bars_of_a_time_without_any_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is as unknown as bytes are, also where the next process begins between two ticks."""
+    first, second = worker(1), worker(2)
+    first.started += 300 * MS
+    first.elapsed = 3 * SECOND + 700 * MS
+    second.started += 7 * SECOND + 300 * MS
+    second.elapsed = 4 * SECOND
+    for about in (first, second):
+        about.write(tmp_path)
+        file = SampleFile(about, 1)
+        series = Series(1, {column: v if isinstance(v, int) else v[:12] for column, v in usual().items()})
+        file.batch(series, *((0, 4) if about is first else (6, 11)))
+        file.write(tmp_path)
+        monkeypatch.setattr(samplefile, "START", samplefile.START + 300 * MS)
+        monkeypatch.setattr(samplefile, "MONO", samplefile.MONO + 300 * MS)
+    text = text_of(tmp_path, env=environment(COLUMNS="80", LC_ALL="C.UTF-8"))
+    gaps = [re.findall(rf"(?m)^  {name} +([^ ].*) peak", text)[0] for name in ("write", "RSS")]
+    assert gaps[0].count("\N{MIDDLE DOT}") > 8
+    assert [c == "\N{MIDDLE DOT}" for c in gaps[0]] == [c == "\N{MIDDLE DOT}" for c in gaps[1]], text
 
 
 def test_memory_of_a_run_that_is_shorter_than_an_interval(tmp_path: Path) -> None:
