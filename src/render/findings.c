@@ -66,7 +66,8 @@ static void say_starved(const lp_report *report, const lp_finding *f, bool utf8,
     size = strlen(words->detail);
     if (!isnan(f->value[3]))
         snprintf(words->detail + size, sizeof words->detail - size,
-                 " What is not recorded kept %s of the host's busy meanwhile.", lp_unit_fixed(others, f->value[3], 1));
+                 " What is not recorded kept %s of the host's cores busy meanwhile.",
+                 lp_unit_fixed(others, f->value[3], 1));
     snprintf(words->advice, sizeof words->advice,
              isnan(f->value[3])
                  ? "Start fewer processes or threads (OMP_NUM_THREADS, a smaller pool), or give the run more CPUs."

@@ -113,7 +113,7 @@ static void starved(void)
         derive(&s);
         found = only(&s, "starved", &words);
         if (found)
-            CHECK_EQ(strstr(words.detail, "What is not recorded kept 1.4 of the host's busy meanwhile.") != NULL,
+            CHECK_EQ(strstr(words.detail, "What is not recorded kept 1.4 of the host's cores busy meanwhile.") != NULL,
                      !ours_apart);
         CHECK_EQ(strncmp(words.advice, "Look at what else runs there", 28) == 0, !ours_apart);
         end(&s);
