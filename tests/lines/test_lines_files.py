@@ -211,6 +211,30 @@ def test_printed_merged_exported(tmp_path: Path) -> None:
     assert "return x" in (tmp_path / "out.txt").read_text(encoding="utf-8")
 
 
+def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
+    """Neither the profile under any of its names, nor a file that a full disk or a mistake leaves no text for."""
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    lprof.write(tmp_path / "b.lprof", example(tmp_path / "m.py"))
+    (tmp_path / "other.lprof").symlink_to("a.lprof")
+    os.link(tmp_path / "a.lprof", tmp_path / "hard.lprof")
+    before = (tmp_path / "a.lprof").read_bytes()
+    for option in ("-o", "--html"):
+        for path in ("a.lprof", "other.lprof", "hard.lprof", str(tmp_path / "a.lprof")):
+            done = lineprofiler("lines", "b.lprof", "a.lprof", option, path, cwd=tmp_path).expect(2)
+            assert f"lineprofiler lines: {path}: is read, and would be written over\n" in done.stderr
+            assert (tmp_path / "a.lprof").read_bytes() == before
+        done = lineprofiler("lines", "a.lprof", option, "/proc/x/y", cwd=tmp_path).expect(2)
+        assert "/proc/x" in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert ".lprof-" not in done.stderr
+    (tmp_path / "out").write_text("kept")
+    command = f"ulimit -f 0; exec '{Path(sys.executable).with_name('lineprofiler')}' lines a.lprof -o out"
+    full = run_process(["bash", "-c", command], cwd=tmp_path)
+    assert (full.returncode, full.stderr) == (2, "lineprofiler lines: out: File too large\n")
+    assert (tmp_path / "out").read_text() == "kept"
+    assert lineprofiler("lines", "a.lprof", "-o", "/dev/stdout", cwd=tmp_path).expect().stdout.count("return x") > 0
+
+
 def test_the_table_of_line_profiler(tmp_path: Path) -> None:
     """What ``python -m line_profiler`` prints of the same file, with its options and its settings."""
     stats = LineStats({("a.py", 1, "f"): [(2, 1, 900)], ("b.py", 1, "g"): [(2, 1, 100)], ("c.py", 1, "h"): []}, 1e-9)

@@ -68,6 +68,10 @@ def main(arguments: list[str]) -> int:
             raise UsageError("--diff has no page")
         if given.top < 0:
             raise UsageError("--top must be 0 lines or more")
+        for path in (given.output, given.html):
+            for read in given.files if path is not None else ():
+                if lprof.is_same_file(path, read):
+                    raise UsageError(f"{path}: is read, and would be written over")
         if given.unit is not None and not given.unit > 0:
             raise UsageError("--unit must be more than 0 seconds")
     except UsageError as error:
@@ -84,8 +88,7 @@ def main(arguments: list[str]) -> int:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             screen.emit(_text(given, profiles, None))
         else:
-            with open(given.output, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(_text(given, profiles, file))
+            _write(given, profiles)
     except UsageError as error:
         sys.stderr.write(f"lineprofiler lines: {error}\n")
         return 2
@@ -108,6 +111,16 @@ def _read(path: str) -> Profile:
         raise UsageError(f"{path}: {error.strerror}") from None
     except lprof.FormatError as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def _write(given: argparse.Namespace, profiles: list[Profile]) -> None:
+    """Writes the file that is asked for; what was in it stays until all of the new is there. Raises OSError."""
+    if lprof.is_stream(os.path.abspath(given.output)):
+        with open(given.output, "w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(_text(given, profiles, stream))
+    else:
+        text = _text(given, profiles, io.StringIO())
+        lprof.write_whole(given.output, text.encode("utf-8", "backslashreplace"))
 
 
 def _text(given: argparse.Namespace, profiles: list[Profile], stream: Any) -> str:
