@@ -153,13 +153,15 @@ def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
         "%lprun -m no_such_module f(1)",
         "%lprun -x f(1)",
         "%lprun -u 0 -f f f(1)",
+        "%lprun -u inf -f f f(1)",
     )
     assert out.splitlines() == [
         "%lprun: -f nothing: NameError: name 'nothing' is not defined",
         "%lprun: no statement is given",
         "%lprun: No module named 'no_such_module'",
         "%lprun: unrecognized arguments: -x",
-        "%lprun: -u must be more than 0 seconds",
+        "%lprun: -u must be more than 0 seconds, and finite",
+        "%lprun: -u must be more than 0 seconds, and finite",
     ]
 
 

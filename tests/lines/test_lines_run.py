@@ -119,6 +119,7 @@ def test_programs_that_are_not_there(tmp_path: Path, words: tuple[str, ...]) -> 
         (("--top", "many", "x.py"), "--top: invalid int value: 'many'"),
         (("--top", "-1", "x.py"), "--top must be 0 lines or more"),
         (("-u", "0", "x.py"), "--unit must be more than 0 seconds"),
+        (("-u", "inf", "x.py"), "--unit must be more than 0 seconds, and finite"),
         (("-s", "none.py", "x.py"), "none.py: no such file"),
         (("-o", ".", "x.py"), ".: is a folder"),
         (("--html", ".", "x.py"), ".: is a folder"),

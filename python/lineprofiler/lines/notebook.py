@@ -6,6 +6,7 @@ import argparse
 import builtins
 import importlib
 import io
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -68,8 +69,8 @@ class Magics:
         try:
             words, statement = _split(line, options)
             given = options.parse_args([self._expanded(word) for word in words])
-            if given.unit is not None and not given.unit > 0:
-                raise UsageError("-u must be more than 0 seconds")
+            if given.unit is not None and not 0 < given.unit < math.inf:
+                raise UsageError("-u must be more than 0 seconds, and finite")
             if cell is None and not statement.strip():
                 raise UsageError("no statement is given")
             if cell is not None and statement.strip():

@@ -178,8 +178,8 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
         raise UsageError(f"{given.setup}: no such file")
     if given.top < 0:
         raise UsageError("--top must be 0 lines or more")
-    if given.unit is not None and not given.unit > 0:
-        raise UsageError("--unit must be more than 0 seconds")
+    if given.unit is not None and not 0 < given.unit < math.inf:
+        raise UsageError("--unit must be more than 0 seconds, and finite")
     if given.output_interval is not None and not 0 < given.output_interval < math.inf:
         raise UsageError("--output-interval must be more than 0 seconds, and finite")
     if given.output_interval is not None and given.output is None:
