@@ -20,6 +20,7 @@ from lineprofiler.lines import lprof
 from lineprofiler.lines.compat import LineStats
 from lineprofiler.lines.model import Function, FunctionKey, Line, Profile
 from lineprofiler.lines.source import from_bytes
+from lineprofiler.lines.stats import Stats
 
 DATA = ROOT / "tests/data"
 
@@ -258,6 +259,8 @@ def test_the_table_of_line_profiler(tmp_path: Path) -> None:
         done = lineprofiler("lines", *words, "a.lprof", cwd=tmp_path).expect(2)
         assert "-t, -m and -r are for line_profiler's table" in done.stderr
     assert "--top must be 0 lines or more" in lineprofiler("lines", "--top", "-1", "a.lprof").expect(2).stderr
+    for unit in ("0", "nan", "inf"):
+        assert "--unit must be more than 0 s" in lineprofiler("lines", "-u", unit, "a.lprof").expect(2).stderr
 
 
 def test_what_line_profiler_did_not_measure_is_null() -> None:
@@ -270,6 +273,42 @@ def test_what_line_profiler_did_not_measure_is_null() -> None:
     assert "self and awaited time are not in it" in text
     # Only the last sentence has the word: there is no column of it.
     assert text.count("self") == 1
+    done = lineprofiler("lines", DATA / "line-profiler-5.1.lprof", "--format", "csv").expect()
+    for row in csv.DictReader(io.StringIO(done.stdout)):
+        assert (row["visits"], row["self_ns"], row["awaited_ns"]) == ("", "", "")
+        assert int(row["hits"]) > 0
+
+
+def test_a_table_of_nothing_has_its_columns(tmp_path: Path) -> None:
+    lprof.write(tmp_path / "none.lprof", Profile())
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    for words in (["a.lprof"], ["--diff", "a.lprof", "a.lprof"]):
+        full = lineprofiler("lines", "--format", "csv", *words, cwd=tmp_path).expect().stdout
+        none = ["none.lprof" if word == "a.lprof" else word for word in words]
+        assert lineprofiler("lines", "--format", "csv", *none, cwd=tmp_path).expect().stdout == full.splitlines(True)[0]
+
+
+def test_a_page_and_a_file_are_both_written(tmp_path: Path) -> None:
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    words = ("a.lprof", "--html", "a.html", "--format", "json")
+    assert lineprofiler("lines", *words, "-o", "a.json", cwd=tmp_path).expect().stdout == ""
+    assert (tmp_path / "a.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["functions"]
+    assert "the same file" in lineprofiler("lines", *words, "-o", "a.html", cwd=tmp_path).expect(2).stderr
+
+
+def test_self_time_of_a_function_is_one_figure_everywhere(tmp_path: Path) -> None:
+    """That of its lines, to the last digit: the function's own is rounded apart, and 0 where it began before us."""
+    profile = example(tmp_path / "m.py")
+    [function] = profile.functions.values()
+    function.self_ns += 1
+    lprof.write(tmp_path / "a.lprof", profile)
+    lines = sum(line.self_ns for line in function.lines.values())
+    document = json.loads(lineprofiler("lines", "a.lprof", "--format", "json", cwd=tmp_path).expect().stdout)
+    assert document["functions"][0]["self_ns"] == lines
+    assert f"self {lines}.0" in lineprofiler("lines", "-u", "1e-9", "a.lprof", cwd=tmp_path).expect().stdout
+    [figures] = Stats(profile).values()
+    assert round(figures.self_time * 1e9) == lines
 
 
 def test_diff_follows_lines_that_moved(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def _function(profile: Profile, function: Function, root: Path | None) -> dict[s
         "first": key.first_line,
         "note": source.note,
         "time": function.total_ns,
-        "self": sum(line.self_ns for line in function.lines.values()),
+        "self": function.lines_self_ns,
         "awaited": function.awaited_ns,
         "calls": function.calls,
         "lines": [_line(function, source, number) for number in numbers],

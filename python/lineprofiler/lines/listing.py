@@ -75,7 +75,7 @@ def _percent(part: float, whole: float) -> float:
 
 def _self(profile: Profile, function: Function) -> int:
     if profile.full:
-        return sum(line.self_ns for line in function.lines.values())
+        return function.lines_self_ns
     return function.total_ns
 
 

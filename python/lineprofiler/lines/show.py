@@ -8,8 +8,10 @@ import difflib
 import errno
 import io
 import json
+import math
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from lineprofiler.lines.screen import BOLD, DIM, GREEN, RED, duration, inert
 from lineprofiler.lines.settings import settings
 from lineprofiler.lines.shared import read_folder
 from lineprofiler.lines.source import last_line, numbers_between
-from lineprofiler.lines.stats import in_order, rows_of
+from lineprofiler.lines.stats import COLUMNS, in_order, rows_of
 from lineprofiler.lines.tables import print_line_profiler, shown_path
 
 LONG = 1000
@@ -66,14 +68,16 @@ def main(arguments: list[str]) -> int:
             raise UsageError("-t, -m and -r are for line_profiler's table, which is text of no differences")
         if given.diff and given.html is not None:
             raise UsageError("--diff has no page")
+        if given.html is not None and given.output is not None and lprof.is_same_file(given.html, given.output):
+            raise UsageError(f"{given.html}: -o and --html name the same file")
         if given.top < 0:
             raise UsageError("--top must be 0 lines or more")
         for path in (given.output, given.html):
             for read in given.files if path is not None else ():
                 if lprof.is_same_file(path, read):
                     raise UsageError(f"{path}: is read, and would be written over")
-        if given.unit is not None and not given.unit > 0:
-            raise UsageError("--unit must be more than 0 seconds")
+        if given.unit is not None and not 0 < given.unit < math.inf:
+            raise UsageError("--unit must be more than 0 seconds, and finite")
     except UsageError as error:
         return usage_error(options, error)
     try:
@@ -82,6 +86,7 @@ def main(arguments: list[str]) -> int:
             from lineprofiler.lines.html import write as write_page
 
             write_page(given.html, merged(profiles), " ".join(map(os.path.basename, given.files)), find_project_root())
+        if given.html is not None and given.output is None:
             return 0
         if given.output is None:
             if sys.stdout is None:  # a process may have none: then what was asked for has gone nowhere
@@ -138,14 +143,14 @@ def _text(given: argparse.Namespace, profiles: list[Profile], stream: Any) -> st
         if given.format == "text":
             return render_changes(changes, (profiles[0], profiles[1]), (given.files[0], given.files[1]), layout)
         rows = [_change_row(change) for change in changes]
-        return _csv(rows) if given.format == "csv" else json.dumps({"lines": rows}, indent=1) + "\n"
+        return _csv(rows, list(_change_row(NO_CHANGE))) if given.format == "csv" else json.dumps({"lines": rows}, indent=1) + "\n"
     profile = merged(profiles)
     if given.sort or given.summarize or given.rich:
         return _their_table(given, profile)
     if given.format == "json":
         return json.dumps(document(profile), indent=1) + "\n"
     if given.format == "csv":
-        return _csv(rows_of(profile))
+        return _csv(rows_of(profile), COLUMNS)
     return listing.render(profile, layout)
 
 
@@ -170,12 +175,11 @@ def _common_root(profiles: list[Profile]) -> Path | None:
     return Path(os.path.commonpath(folders)) if folders else None
 
 
-def _csv(rows: list[dict[str, Any]]) -> str:
+def _csv(rows: list[dict[str, Any]], columns: Sequence[str]) -> str:
     out = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return out.getvalue()
 
 
@@ -196,7 +200,7 @@ def document(profile: Profile) -> dict[str, Any]:
                 "calls": f.calls if full else None,
                 "suspended": f.suspended if full else None,
                 "time_ns": f.total_ns,
-                "self_ns": f.self_ns if full else None,
+                "self_ns": f.lines_self_ns if full else None,
                 "awaited_ns": f.awaited_ns if full else None,
                 "lines": [
                     {"source": profile.source(f.key.filename).line(number), **_line(number, line, full)}
@@ -240,6 +244,9 @@ class Change:
     @property
     def change_ns(self) -> int:
         return self.ns_b - self.ns_a
+
+
+NO_CHANGE = Change("", "", 0, 0, 0, 0, 0, 0, "")
 
 
 def compare(a: Profile, b: Profile) -> list[Change]:
