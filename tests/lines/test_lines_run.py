@@ -653,6 +653,8 @@ def test_a_living_run_can_be_looked_at(tmp_path: Path) -> None:
         assert document["notes"] == ["what comes yet: 1 process still running"]
         [place] = document["places"]
         assert re.search(r"is in <module> prog\.py:9 > work prog\.py:8 > wait prog\.py:4 for ", place)
+        lineprofiler("lines", "live", "--html", "live.html", cwd=tmp_path).expect()
+        assert "is in \\u003cmodule\\u003e prog.py:9" in (tmp_path / "live.html").read_text(encoding="utf-8")
         run.send_signal(signal.SIGTERM)
         run.wait(LIMIT_S)
     again = json.loads(lineprofiler(*LIVE, cwd=tmp_path).expect().stdout)

@@ -57,7 +57,7 @@ def _data(profile: Profile, title: str, root: Path | None) -> dict[str, Any]:
         "full": profile.full,
         "processes": profile.processes,
         "own_cost": own,
-        "notes": [f"Not measured: {inert(note)}" for note in profile.notes],
+        "notes": [*map(inert, profile.places), *(f"Not measured: {inert(note)}" for note in profile.notes)],
         "functions": functions,
     }
 
