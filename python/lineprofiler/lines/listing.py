@@ -122,7 +122,7 @@ def _hottest(profile: Profile, layout: Layout) -> str:
         cells.append(
             (f"{_percent(own, whole):.1f}", duration(own, layout.unit_s), f"{line.hits:,}", place, (f, n, own))
         )
-    widths = [max(len(c[n]) for c in cells) for n in range(4)]
+    widths = [max(screen.columns(c[n]) for c in cells) for n in range(4)]
     out = [layout.paint(BOLD, title) + "\n"]
     for share, own_text, hits, place, (f, n, own) in cells:
         heat = _heat(_percent(own, whole))
@@ -132,7 +132,7 @@ def _hottest(profile: Profile, layout: Layout) -> str:
                     layout.paint(heat, f"{share:>{max(widths[0], 5)}} %"),
                     f"{own_text:>{widths[1]}}",
                     f"{hits:>{widths[2]}}",
-                    layout.paint(DIM, f"{place:<{widths[3]}}"),
+                    layout.paint(DIM, screen.left(place, widths[3])),
                 )
             )
             + "  "

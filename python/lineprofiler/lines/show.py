@@ -388,11 +388,11 @@ def _change_table(changes: list[Change], layout: listing.Layout, color: str) -> 
         rows.append([*cells, f"{c.hits_a:,}", f"{c.hits_b:,}"])
     widths = [max(len(row[n]) for row in [head, *rows]) for n in range(len(head))]
     places = [_place(c, layout) for c in changes]
-    wide = max(map(len, places))
+    wide = max(map(screen.columns, places))
     out = [layout.paint(DIM, "  ".join(f"{h:>{w}}" for h, w in zip(head, widths, strict=True))) + "\n"]
     for c, row, place in zip(changes, rows, places, strict=True):
         cells = [f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)]
-        left = "  ".join([layout.paint(color, cells[0]), *cells[1:], layout.paint(DIM, f"{place:<{wide}}")])
+        left = "  ".join([layout.paint(color, cells[0]), *cells[1:], layout.paint(DIM, screen.left(place, wide))])
         used = sum(widths) + 2 * len(widths) + wide + 2
         text = inert(c.source) or c.function
         if layout.width is not None:
