@@ -212,6 +212,28 @@ def test_printed_merged_exported(tmp_path: Path) -> None:
     assert "return x" in (tmp_path / "out.txt").read_text(encoding="utf-8")
 
 
+def test_a_unit_of_all_times_is_named(tmp_path: Path) -> None:
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    for words in (["a.lprof"], ["--diff", "a.lprof", "a.lprof"]):
+        assert "units" not in lineprofiler("lines", *words, cwd=tmp_path).expect().stdout
+        shown = lineprofiler("lines", *words, "-u", "1e-6", cwd=tmp_path).expect().stdout
+        assert shown.count("All times are in units of 1e-06 s.\n\n") == 1
+
+
+def test_options_stand_where_they_like(tmp_path: Path) -> None:
+    for name in ("a.lprof", "b.lprof", "-c.lprof"):
+        lprof.write(tmp_path / name, example(tmp_path / "m.py"))
+    both = lineprofiler("lines", "--top", "3", "--all", "a.lprof", "b.lprof", cwd=tmp_path).expect().stdout
+    for words in (["a.lprof", "--top", "3", "b.lprof", "--all"], ["a.lprof", "--top=3", "--all", "--", "b.lprof"]):
+        assert lineprofiler("lines", *words, cwd=tmp_path).expect().stdout == both
+    assert "A = a.lprof" in lineprofiler("lines", "a.lprof", "--diff", "b.lprof", cwd=tmp_path).expect().stdout
+    assert lineprofiler("lines", "--top", "3", "--all", "--", "a.lprof", "-c.lprof", cwd=tmp_path).expect().stdout == both
+    for words in (["--all"], ["--all", "--"], ["--top", "x", "a.lprof"], ["a.lprof", "--no"]):
+        done = lineprofiler("lines", *words, cwd=tmp_path).expect(2)
+        assert done.stderr.startswith("usage: lineprofiler lines [options] FILE...\n")
+        assert done.stderr.count("\n") == 3
+
+
 def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
     """Neither the profile under any of its names, nor a file that a full disk or a mistake leaves no text for."""
     lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))

@@ -104,7 +104,13 @@ def _head(profile: Profile, layout: Layout) -> str:
     if profile.processes > 1:
         text += f", {profile.processes} processes"
     what = "profiled code" if profile.full else "profiled functions, callees counted in each"
-    return layout.paint(BOLD, f"{duration(_whole(profile), layout.unit_s)} in {what}") + f"  ({text})\n\n"
+    head = layout.paint(BOLD, f"{duration(_whole(profile), layout.unit_s)} in {what}") + f"  ({text})\n"
+    return f"{head}{unit_named(layout.unit_s)}\n"
+
+
+def unit_named(unit_s: float | None) -> str:
+    """A line that says in what unit all times are, if they are in one."""
+    return f"All times are in units of {unit_s:g} s.\n" if unit_s is not None else ""
 
 
 def _hottest(profile: Profile, layout: Layout) -> str:

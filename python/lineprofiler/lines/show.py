@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         "processes write them (lineprofiler run --live), also while these run.",
     )
     add = found.add_argument
-    add("files", nargs="+", metavar="FILE", help=".lprof file, or folder of a live run")
+    add("files", nargs="*", metavar="FILE", help=".lprof file, or folder of a live run")
     add("--format", choices=("text", "json", "csv"), default="text", help="text (default), json or csv")
     add("--diff", action="store_true", help="compare two files: which lines got slower, which faster")
     add("--top", type=int, default=25, metavar="N", help="how many lines are listed (25)")
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     """0, or 2 for wrong usage and files that cannot be read, with one line that says which and why."""
     options = parser()
     try:
-        given = options.parse_args(arguments)
+        given = _parsed(options, arguments)
         if given.diff and len(given.files) != 2:
             raise UsageError(f"--diff takes two files, not {len(given.files)}")
         if (given.sort or given.summarize or given.rich) and (given.diff or given.format != "text"):
@@ -103,6 +103,16 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"lineprofiler lines: {error.filename or 'output'}: {error.strerror}\n")
         return 2
     return 0
+
+
+def _parsed(options: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    """The arguments; options may stand between the files and behind them. Raises UsageError."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    given = options.parse_intermixed_args(arguments[:end])
+    given.files += arguments[end + 1 :]
+    if not given.files:
+        raise UsageError("the following arguments are required: FILE")
+    return given
 
 
 def _read(path: str) -> Profile:
@@ -365,7 +375,7 @@ def render_changes(
     out = [f"A = {inert(names[0])}\nB = {inert(names[1])}\n\n"]
     change = f"{100 * (total_b - total_a) / total_a:+.1f} %" if total_a else "new"
     head = f"{what}: {duration(total_a, unit)} -> {duration(total_b, unit)}  {change}"
-    out.append(layout.paint(BOLD, head) + "\n\n")
+    out.append(f"{layout.paint(BOLD, head)}\n{listing.unit_named(unit)}\n")
     slower = [c for c in changes if c.change_ns > 0][: layout.top]
     faster = [c for c in reversed(changes) if c.change_ns < 0][: layout.top]
     for title, rows, color in (("Slower", slower, RED), ("Faster", faster, GREEN)):
