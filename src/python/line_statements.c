@@ -29,6 +29,7 @@ enum {
     PASSES,
     WAITS,
     POPS,
+    COPIES,
     JUMPS_ON,
     LEAVES,
     LEAVES_CAUGHT,
@@ -68,6 +69,7 @@ static void learn_roles(void)
         {"JUMP_BACKWARD_NO_INTERRUPT", WAITS},
         {"END_SEND", WAITS},
         {"POP_TOP", POPS},
+        {"COPY", COPIES},
         {"JUMP_FORWARD", JUMPS_ON},
         {"JUMP_ABSOLUTE", JUMPS_ON},
         {"JUMP_BACKWARD", JUMPS_ON},
@@ -533,7 +535,7 @@ static void find_lines(const body *b)
 /* What ends a `finally` or a handler when the exception goes on. */
 static bool raises_on(const body *b, uint32_t unit)
 {
-    if (LPY_LOCATION_TABLE && unit + 2 < b->units && role_at(b, unit + 1) == LEAVES_CAUGHT) /* COPY before it */
+    if (role_at(b, unit) == COPIES && unit + 2 < b->units && role_at(b, unit + 1) == LEAVES_CAUGHT)
         unit += 2;
     return role_at(b, unit) == RAISES_ON;
 }

@@ -503,6 +503,13 @@ def ends(n):
     finally:
         b = pick(n)
         del b
+    try:
+        if n == 3: raise KeyError
+    finally:
+        try:
+            if n == 3: raise ValueError
+        except ValueError:
+            del b
 
 def leaves(n):
     for i in range(2):
@@ -599,7 +606,7 @@ def gathered(n):
 
 for n in range(5):
     for function in (rises, ends, leaves, gathered):
-        with contextlib.suppress(KeyError, ValueError):
+        with contextlib.suppress(KeyError, ValueError, UnboundLocalError):
             function(n)
     asyncio.run(waited(n))
 for value in ([0], [1], [], {"k": 0}, {"k": 1}, 0, 5, None):
