@@ -38,7 +38,7 @@ def test_hits_are_what_the_program_counts(program: Program) -> None:
 
 @pytest.mark.parametrize("first", range(0, 40, 20))
 def test_hits_in_all_of_the_syntax(first: int) -> None:
-    """Over several lines. One in some hundred such programs (3.14: in thirty) has a line that is not told right; not these."""
+    """One in some hundred such programs (3.14: in thirty) has a line that is not told right; not these."""
     for seed in range(first, first + 20):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of coroutines that are dropped
