@@ -528,6 +528,15 @@ lp_status lp_report_add_usage(lp_report *report, const lp_usage *usage)
     return lp__report_findings(report);
 }
 
+bool lp_report_shares_path(const lp_report *report, uint32_t role, lp_str path)
+{
+    for (uint32_t r = 0; r < report->role_count; r++)
+        for (uint32_t i = 0; r != role && i < report->roles[r].phase_count; i++)
+            if (lp__str_equal(report->roles[r].phases[i].path, path))
+                return true;
+    return false;
+}
+
 void lp_report_free(lp_report *report)
 {
     if (!report)

@@ -197,6 +197,8 @@ typedef struct lp_report {
 lp_status lp_report_new(const lp_run *run, lp_report **report);
 /* What was used, too: `usage` must be of the same run and outlive the report. Findings are made again. */
 lp_status lp_report_add_usage(lp_report *report, const lp_usage *usage);
+/* Another role has a phase of this path, which alone does not say then whose it is. */
+bool lp_report_shares_path(const lp_report *report, uint32_t role, lp_str path);
 void lp_report_free(lp_report *report); /* NULL is allowed */
 
 #endif

@@ -438,13 +438,19 @@ static void derive_trend(lp__usage *all)
             all->usage->processes[0].rss; /* nothing is summed: its own rows tell more than bins of them */
 }
 
-/* Bins of sizes begin with the collector's ticks, those of times with the run: what ended between the two lies in the one before. For
- * the bars, where a column that was sampled must not look as if it was not. */
-static void reach_last_rows(lp__usage *all)
+/* Bins of sizes begin with the collector's ticks, those of times with the run: what ends or begins between the two lies in the bin
+ * before. For the bars, where a column that was sampled must not look as if it was not, nor the other way round. */
+static void put_where_sampled(lp__usage *all)
 {
-    for (uint32_t i = all->grid.bins - 1; i > 0; i--)
-        if (all->run.rss[i] <= 0.0 && all->run.covered[i] > 0.0 && !all->unseen[i])
-            all->run.rss[i] = all->run.rss[i - 1];
+    double *rss = all->run.rss;
+    const double *covered = all->run.covered;
+
+    for (uint32_t i = all->grid.bins - 1; i > 0; i--) {
+        if (rss[i] <= 0.0 && covered[i] > 0.0 && !all->unseen[i])
+            rss[i] = rss[i - 1];
+        if (covered[i - 1] <= 0.0 && covered[i] > 0.0)
+            rss[i - 1] = 0.0;
+    }
 }
 
 static int by_cpu(const void *a, const void *b)
@@ -502,7 +508,7 @@ static void derive(lp__usage *all)
     spark(grid, all->run.read, all->run.covered, true, LP_USAGE_SPARK, usage->read_series);
     spark(grid, all->run.write, all->run.covered, true, LP_USAGE_SPARK, usage->write_series);
     derive_trend(all);
-    reach_last_rows(all);
+    put_where_sampled(all);
     spark(grid, all->run.rss, all->run.covered, false, LP_USAGE_SPARK, usage->rss_series);
     if (usage->phase_count > 1)
         qsort(usage->phases, usage->phase_count, sizeof *usage->phases, by_cpu);

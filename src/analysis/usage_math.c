@@ -18,7 +18,7 @@ lp__grid lp__grid_of(double seconds, double interval_s)
 
 uint32_t lp__grid_bin(const lp__grid *grid, double at_s)
 {
-    double bin = floor(at_s / grid->width_s);
+    double bin = at_s / grid->width_s;
 
     return !(bin > 0.0) ? 0 : bin >= (double)grid->bins ? grid->bins - 1 : (uint32_t)bin;
 }
@@ -26,8 +26,9 @@ uint32_t lp__grid_bin(const lp__grid *grid, double at_s)
 /* Seconds of [from, to] in a bin; the first and the last one reach out to what lies outside the grid. */
 static double part_of(const lp__grid *grid, uint32_t bin, double from_s, double to_s)
 {
-    double low = bin == 0 ? from_s : fmax(from_s, bin * grid->width_s);
-    double high = bin + 1 == grid->bins ? to_s : fmin(to_s, (bin + 1) * grid->width_s);
+    double begin = bin * grid->width_s, end = (bin + 1) * grid->width_s;
+    double low = bin == 0 || begin < from_s ? from_s : begin; /* not fmax() and fmin(), which are calls */
+    double high = bin + 1 == grid->bins || end > to_s ? to_s : end;
 
     return high > low ? high - low : 0.0;
 }
@@ -40,8 +41,9 @@ void lp__grid_spread(const lp__grid *grid, double *bins, double from_s, double t
         bins[last] += amount;
         return;
     }
+    double a_second = amount / (to_s - from_s);
     for (uint32_t i = first; i <= last; i++)
-        bins[i] += amount * part_of(grid, i, from_s, to_s) / (to_s - from_s);
+        bins[i] += a_second * part_of(grid, i, from_s, to_s);
 }
 
 void lp__hold_init(lp__hold *hold)

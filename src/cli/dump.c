@@ -94,6 +94,8 @@ static int run(const lp_cli_call *call)
     lp_error error = {.offset = UINT64_MAX};
     lp_cli_output output;
 
+    if (!call->arguments[0][0])
+        return lp__cli_fail(call->io, "\"\": %s", strerror(ENOENT));
     lp_status status = read_file(call->arguments[0], &c, &error);
     if (status != LP_OK)
         return lp__cli_fail(call->io, "%s", error.text[0] ? error.text : lp_status_text(status));

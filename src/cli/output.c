@@ -17,7 +17,7 @@ static void free_output(lp_cli_output *output)
 
 static int failed(lp_cli_output *output, int error)
 {
-    int result = lp__cli_fail(output->io, "%s: %s", output->path, strerror(error));
+    int result = lp__cli_fail(output->io, "%s: %s", output->path[0] ? output->path : "\"\"", strerror(error));
 
     if (output->fd >= 0)
         close(output->fd);

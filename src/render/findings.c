@@ -66,7 +66,8 @@ static void say_starved(const lp_report *report, const lp_finding *f, bool utf8,
     size = strlen(words->detail);
     if (!isnan(f->value[3]))
         snprintf(words->detail + size, sizeof words->detail - size,
-                 " What is not recorded kept %s of the host's busy meanwhile.", lp_unit_fixed(others, f->value[3], 1));
+                 " What is not recorded kept %s of the host's cores busy meanwhile.",
+                 lp_unit_fixed(others, f->value[3], 1));
     snprintf(words->advice, sizeof words->advice,
              isnan(f->value[3])
                  ? "Start fewer processes or threads (OMP_NUM_THREADS, a smaller pool), or give the run more CPUs."
@@ -94,10 +95,11 @@ static void say_blocked(const lp_report *report, const lp_finding *f, bool utf8,
     name path, role, other;
     lp_unit share, run, working;
 
-    snprintf(words->headline, sizeof words->headline, "%s spent %s of its time blocked, costing %s of the run",
-             inert(path, lp_visible(phase->path), utf8), lp_unit_whole_percent(share, f->value[0]),
-             lp_unit_whole_percent(run, f->share));
     role_name(report, f->role, role, utf8);
+    bool shared = lp_report_shares_path(report, f->role, phase->path);
+    snprintf(words->headline, sizeof words->headline, "%s%s%s spent %s of its time blocked, costing %s of the run",
+             inert(path, lp_visible(phase->path), utf8), shared ? " of " : "", shared ? role : "",
+             lp_unit_whole_percent(share, f->value[0]), lp_unit_whole_percent(run, f->share));
     role_name(report, f->other, other, utf8);
     if (f->other != LP_NO_PHASE && f->value[1] + f->value[2] >= 0.5) {
         snprintf(words->detail, sizeof words->detail,

@@ -59,6 +59,17 @@ char *lp__text_path(const lp_text *text, const lp_report_phase *phase, unsigned 
     return out;
 }
 
+char *lp__text_path_of(const lp_text *text, lp_report_path at, unsigned columns, char *out, size_t size)
+{
+    const lp_report_role *role = &text->report->roles[at.role];
+    lp_str path = role->phases[at.phase].path;
+    lp_str parts[] = {lp_visible(path), {" of ", 4}, lp_visible(role->role->name)};
+
+    lp_inert(out, size, parts, lp_report_shares_path(text->report, at.role, path) ? 3 : 1, columns, LP_CUT_LEFT,
+             text->line.utf8);
+    return out;
+}
+
 void lp__text_name(lp_text *text, lp_str name, unsigned columns, lp_cut cut)
 {
     lp_str shown = lp_visible(name);
@@ -324,8 +335,7 @@ static void put_warnings(lp_text *text)
         warn(text, words);
     }
     for (uint32_t i = 0; i < report->self_nested_count && i < 3; i++) {
-        lp_report_path at = report->self_nested[i];
-        lp__text_path(text, &report->roles[at.role].phases[at.phase], 48, name, sizeof name);
+        lp__text_path_of(text, report->self_nested[i], 48, name, sizeof name);
         snprintf(words, sizeof words,
                  "%s is nested in a phase of the same name: its time is also in that of the outer one.", name);
         warn(text, words);

@@ -313,7 +313,6 @@ static void put_health(lp_text *text)
 /* "<before>: a, b, 3 more" */
 static void put_phases(lp_text *text, const lp_report_path *list, uint32_t count, const char *words)
 {
-    const lp_report *report = text->report;
     unsigned limit = limit_of(text, count);
     lp_line *line = &text->line;
 
@@ -322,8 +321,7 @@ static void put_phases(lp_text *text, const lp_report_path *list, uint32_t count
     lp_line_wrap(line, 2, words);
     for (unsigned i = 0; i < limit; i++) {
         char name[LP_INERT_BYTES(48)];
-        const lp_report_phase *phase = &report->roles[list[i].role].phases[list[i].phase];
-        lp__text_path(text, phase, 48, name, sizeof name);
+        lp__text_path_of(text, list[i], 48, name, sizeof name);
         if (line->column + 2 + lp_text_columns(name) > line->width) { /* with a space before and a comma after it */
             lp_line_end(line);
             lp_line_to(line, 2);

@@ -28,6 +28,8 @@ void lp__text_say(lp_text *text, unsigned indent, const char *words);
 char *lp__text_worker(const lp_text *text, const lp_run_worker *worker, char out[LP_LABEL_SIZE]);
 /* A phase's name in a sentence, inert: the whole path if it has room in `columns`. */
 char *lp__text_path(const lp_text *text, const lp_report_phase *phase, unsigned columns, char *out, size_t size);
+/* The same, and whose it is where another role has a phase of that path: "step of actor". */
+char *lp__text_path_of(const lp_text *text, lp_report_path at, unsigned columns, char *out, size_t size);
 /* Prints a name; an empty one as "". */
 void lp__text_name(lp_text *text, lp_str name, unsigned columns, lp_cut cut);
 /* Prints a phase's label: the whole path or its last two names, cut at the left. */

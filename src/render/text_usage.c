@@ -404,10 +404,14 @@ static void put_io_phases(lp_text *text, const lp_usage *usage)
     lp_line_right(line, label + 36, "written");
     lp_line_right(line, label + 48, "to disk");
     lp_line_end(line);
+    const lp_usage_phase *rest = NULL; /* what no phase has: the last row, also where some are left out */
     for (uint32_t i = 0; i < usage->phase_count; i++)
-        with += bytes_of(&usage->phases[i].io) > 0.0;
-    uint32_t limit = text->options.all || with <= LP_TEXT_ROWS ? with : LP_TEXT_ROWS;
-    for (uint32_t rows = 0; rows < limit; rows++) {
+        if (bytes_of(&usage->phases[i].io) > 0.0) {
+            with++;
+            rest = usage->phases[i].none ? &usage->phases[i] : rest;
+        }
+    uint32_t limit = text->options.all || with <= LP_TEXT_ROWS + 1 ? with : LP_TEXT_ROWS;
+    for (uint32_t rows = rest ? 1 : 0; rows < limit; rows++) {
         uint32_t next = UINT32_MAX;
         for (uint32_t i = 0; i < usage->phase_count; i++)
             if (bytes_of(&usage->phases[i].io) > 0.0 && (last == UINT32_MAX || moved_more(usage, last, i)) &&
@@ -417,6 +421,8 @@ static void put_io_phases(lp_text *text, const lp_usage *usage)
         put_io_phase(text, &usage->phases[next], label);
     }
     put_more(text, limit, with);
+    if (rest)
+        put_io_phase(text, rest, label);
 }
 
 static void put_attribution(lp_text *text, const lp_usage *usage)

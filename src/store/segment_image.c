@@ -16,7 +16,8 @@
 
 /* Ascending, word by word, each load an acquire: memcpy may go through memory in any order. */
 #if defined(__clang__) && __has_attribute(disable_sanitizer_instrumentation)
-__attribute__((disable_sanitizer_instrumentation)) /* the other one leaves atomic loads to its thread sanitizer */
+__attribute__((noinline,
+               disable_sanitizer_instrumentation)) /* the other one leaves atomic loads to its thread sanitizer */
 #else
 __attribute__((no_sanitize("thread")))
 #endif

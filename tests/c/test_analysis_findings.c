@@ -113,7 +113,7 @@ static void starved(void)
         derive(&s);
         found = only(&s, "starved", &words);
         if (found)
-            CHECK_EQ(strstr(words.detail, "What is not recorded kept 1.4 of the host's busy meanwhile.") != NULL,
+            CHECK_EQ(strstr(words.detail, "What is not recorded kept 1.4 of the host's cores busy meanwhile.") != NULL,
                      !ours_apart);
         CHECK_EQ(strncmp(words.advice, "Look at what else runs there", 28) == 0, !ours_apart);
         end(&s);
@@ -226,6 +226,26 @@ static void tasks_beside_each_other_are_not_summed(void)
         const lp_finding *found = only(&s, overlap ? NULL : "blocked-phase", &words);
         if (found)
             CHECK_NEAR(found->share, 0.9, 1e-9);
+        end(&s);
+    }
+}
+
+/* The same path in two roles: two findings, of which each says whose it is. A path of one role needs no more words. */
+static void a_path_of_two_roles(void)
+{
+    for (int same = 0; same < 2; same++) {
+        lp_finding_words words;
+        scene s;
+        start(&s);
+        s.workers[s.count++] = one_phase("actor", 1, "wait", 100.0, 0.0, 0.0);
+        s.workers[s.count++] = one_phase("learner", 2, same ? "wait" : "join", 90.0, 0.0, 0.0);
+        derive(&s);
+        CHECK_EQ(s.report->finding_count, 2u);
+        lp_finding_say(s.report, &s.report->findings[0], true, &words);
+        CHECK(strstr(words.headline, same ? "wait of actor spent 100%" : "wait spent 100%") == words.headline);
+        CHECK_STR(words.anchor, "wait");
+        lp_finding_say(s.report, &s.report->findings[1], true, &words);
+        CHECK(strstr(words.headline, same ? "wait of learner spent 100%" : "join spent 100%") == words.headline);
         end(&s);
     }
 }
@@ -504,6 +524,7 @@ int main(void)
     RUN(starved);
     RUN(blocked);
     RUN(tasks_beside_each_other_are_not_summed);
+    RUN(a_path_of_two_roles);
     RUN(starved_where_it_runs);
     RUN(memory_lasts_for_those_of_its_host);
     RUN(slow_worker);

@@ -273,6 +273,8 @@ def test_no_stdout_at_all_is_an_error(words: list[str], mcts: Path) -> None:
 def test_output_that_cannot_be_written(mcts: Path, tmp_path: Path) -> None:
     done = lineprofiler("report", mcts, "-o", tmp_path / "no" / "such" / "x").expect(2)
     assert done.stderr == f"lineprofiler: {tmp_path}/no/such/x: No such file or directory\n"
+    done = lineprofiler("report", mcts, "-o", "").expect(2)
+    assert done.stderr == 'lineprofiler: "": No such file or directory\n'
     done = lineprofiler("report", mcts, "-o", tmp_path).expect(2)
     assert "Is a directory" in done.stderr
     if Path("/dev/full").exists():
@@ -350,6 +352,7 @@ def test_dump_of_what_is_none_of_ours(tmp_path: Path) -> None:
         assert done.stderr.startswith(f"lineprofiler: {tmp_path}/{name}: ")
     assert "is a directory" in lineprofiler("dump", tmp_path).expect(2).stderr
     assert "No such file" in lineprofiler("dump", tmp_path / "none").expect(2).stderr
+    assert lineprofiler("dump", "").expect(2).stderr == 'lineprofiler: "": No such file or directory\n'
 
 
 def test_compare_changes_nothing(mcts: Path) -> None:

@@ -225,6 +225,18 @@ def test_a_role_without_a_name(tmp_path: Path) -> None:
     assert re.search(r'(?m)^died node07:1 ""  ', lineprofiler("top", "--once", tmp_path).expect().stdout)
 
 
+def test_caveats_of_a_path_of_two_roles(tmp_path: Path) -> None:
+    """Each is named with its role; a path that is of one alone needs none."""
+    for pid, role in enumerate(("actor", "learner", "")):
+        worker = snapfile.Worker(role, "node07", pid + 1)
+        worker.phase("walk", 40, 1_000_000, 2_000_000)
+        worker.phase("walk/walk" if role else "walk/alone/alone", 40, 500_000, 1_000_000)
+        worker.write(tmp_path)
+    text = lineprofiler("report", tmp_path).expect().stdout
+    found = re.findall(r"(?m)^WARNING +(.*) is nested in a phase of the same", text)
+    assert sorted(found) == ["walk/alone/alone", "walk/walk of actor", "walk/walk of learner"]
+
+
 @pytest.mark.parametrize("stride", [0, 10])
 def test_bytes_that_are_scaled_are_not_exact(tmp_path: Path, stride: int) -> None:
     worker = snapfile.Worker()

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import samplefile
 from lptest import environment, lineprofiler
 from samplefile import ROWS, SampleFile, Series, Share, Worker, host
 
@@ -224,6 +225,23 @@ def test_what_one_of_several_used_all_used_at_least(tmp_path: Path) -> None:
     assert re.search(r"CPU  peak +0\.9 cores", text_of(tmp_path))
 
 
+@pytest.mark.parametrize(("phases", "shown", "more"), [(5, 5, 0), (12, 12, 0), (13, 11, 2), (40, 11, 29)])
+def test_what_no_phase_has_is_the_last_row(tmp_path: Path, phases: int, shown: int, more: int) -> None:
+    about = worker(1)
+    about.write(tmp_path)
+    file = SampleFile(about, 1)
+    names = [f"phase {k}" for k in range(phases)]
+    shares: list[tuple[Share, ...]] = [((names[k % phases], 900),) for k in range(ROWS)]
+    file.add(Series(1, usual(), shares=shares))
+    file.write(tmp_path)
+    for options in ([], ["--all"]):
+        text = text_of(tmp_path, *options, env=environment(LC_ALL="C"))
+        rows = re.findall(r"(?m)^  (phase \d+|\.\. \d+ more|\(no phase open\)) ", text[text.index("I/O (sampled)") :])
+        hidden = [f".. {more} more"] if more and not options else []
+        assert rows[-1 - len(hidden) :] == [*hidden, "(no phase open)"]
+        assert len(rows) == len(hidden) + 1 + (phases if options else shown), text
+
+
 def test_what_several_used_in_one_interval(tmp_path: Path) -> None:
     """The ticks of their collector are no beginnings of seconds of the run, but the same for all."""
     for pid in (1, 2, 3):
@@ -286,6 +304,27 @@ def test_bars_of_memory_end_where_samples_do(tmp_path: Path, into_ms: int) -> No
     text = text_of(tmp_path, env=environment(COLUMNS="80", LC_ALL="C.UTF-8"))
     bars = [re.findall(rf"(?m)^  {name} +([^ ].*) peak", text)[0].count("\N{MIDDLE DOT}") for name in ("write", "RSS")]
     assert bars == [0, 0], text
+
+
+def test_bars_of_a_time_without_any_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is as unknown as bytes are, also where the next process begins between two ticks."""
+    first, second = worker(1), worker(2)
+    first.started += 300 * MS
+    first.elapsed = 3 * SECOND + 700 * MS
+    second.started += 7 * SECOND + 300 * MS
+    second.elapsed = 4 * SECOND
+    for about in (first, second):
+        about.write(tmp_path)
+        file = SampleFile(about, 1)
+        series = Series(1, {column: v if isinstance(v, int) else v[:12] for column, v in usual().items()})
+        file.batch(series, *((0, 4) if about is first else (6, 11)))
+        file.write(tmp_path)
+        monkeypatch.setattr(samplefile, "START", samplefile.START + 300 * MS)
+        monkeypatch.setattr(samplefile, "MONO", samplefile.MONO + 300 * MS)
+    text = text_of(tmp_path, env=environment(COLUMNS="80", LC_ALL="C.UTF-8"))
+    gaps = [re.findall(rf"(?m)^  {name} +([^ ].*) peak", text)[0] for name in ("write", "RSS")]
+    assert gaps[0].count("\N{MIDDLE DOT}") > 8
+    assert [c == "\N{MIDDLE DOT}" for c in gaps[0]] == [c == "\N{MIDDLE DOT}" for c in gaps[1]], text
 
 
 def test_memory_of_a_run_that_is_shorter_than_an_interval(tmp_path: Path) -> None:

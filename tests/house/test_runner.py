@@ -138,9 +138,9 @@ def test_what_an_emulator_cannot_show_is_excused_by_name(file: str) -> None:
 
 
 def test_what_is_excused_exists() -> None:
-    for file, (cases, _) in matrix.NOT_EMULATED.items():
+    for file, cases in matrix.NOT_EMULATED.items():
         text = (ROOT / "tests" / "c" / f"test_{file}.c").read_text()
-        assert all(f"RUN({case})" in text for case in cases or ()), file
+        assert all(f"RUN({case})" in text for case in cases if case), file
 
 
 def test_the_wheel_of_the_fuzzers_is_an_ordinary_one() -> None:
