@@ -230,7 +230,7 @@ static inline int lpy_frame_yields(const lpy_frame *frame)
 /* What the interpreter holds itself when it makes, frees or goes through thread states; NULL: it is not where we look. The beginning of
  * _PyRuntime (Include/internal/pycore_runtime.h), which is checked each time. */
 extern struct pyruntimestate _PyRuntime;
-static inline PyThread_type_lock lpy_threads_lock(const PyInterpreterState *interp)
+static inline PyThread_type_lock lpy_threads_lock(void)
 {
     const struct {
         int initialized[LPY_LOCATION_TABLE ? 5 : 4];
@@ -239,7 +239,8 @@ static inline PyThread_type_lock lpy_threads_lock(const PyInterpreterState *inte
         const PyInterpreterState *head, *main;
     } *runtime = (const void *)&_PyRuntime;
 
-    return runtime->main == interp && runtime->head == PyInterpreterState_Head() ? runtime->lock : NULL;
+    return runtime->head == PyInterpreterState_Head() && runtime->main == PyInterpreterState_Main() ? runtime->lock
+                                                                                                    : NULL;
 }
 
 /* What _PyCode_SetExtra stored, without the call: it is looked up at every call of the program. The struct is that of

@@ -29,6 +29,7 @@ enum {
     PASSES,
     WAITS,
     POPS,
+    COPIES,
     JUMPS_ON,
     LEAVES,
     LEAVES_CAUGHT,
@@ -68,6 +69,7 @@ static void learn_roles(void)
         {"JUMP_BACKWARD_NO_INTERRUPT", WAITS},
         {"END_SEND", WAITS},
         {"POP_TOP", POPS},
+        {"COPY", COPIES},
         {"JUMP_FORWARD", JUMPS_ON},
         {"JUMP_ABSOLUTE", JUMPS_ON},
         {"JUMP_BACKWARD", JUMPS_ON},
@@ -311,14 +313,29 @@ static bool jumps_on(const body *b, uint32_t unit)
     return e->count == 1 && !e->falls && e->to[0] > unit && role_at(b, unit) == JUMPS_ON;
 }
 
-/* A jump on either way out of `a < b < c`, where that is a condition; `before`: the instruction before it. */
-static bool is_chained(const body *b, uint32_t unit, uint32_t before)
+/* A jump on either way out of `a < b < c`, where that is a condition. */
+static bool is_chained(const body *b, const uint32_t *at)
 {
-    if (!jumps_on(b, unit) || b->slot[before] != b->slot[unit])
+    int32_t slot = b->slot[*at];
+
+    if (!jumps_on(b, *at))
         return false;
+    while (at > b->at && role_at(b, at[-1]) == PASSES)
+        at--;
+    if (at == b->at || b->slot[at[-1]] != slot)
+        return false;
+    uint32_t before = at[-1];
     return role_at(b, before) == POPS
                ? b->flow[before].source != LPY_LINE_FALLS
                : b->edge[before].count == 2 && b->edge[before].falls && role_at(b, before) != LOOP;
+}
+
+/* Whether it begins with a value on this line. */
+static bool begins_on(const body *b, uint32_t unit, int32_t slot)
+{
+    const edges *e = &b->edge[unit];
+
+    return b->slot[unit] == slot && e->count == 1 && e->falls && is_within(b, e->to[0]);
 }
 
 /* Whether the statement that begins at `unit` comes to this line, be it by way of a constant on another one. */
@@ -333,6 +350,8 @@ static bool comes_to(const body *b, uint32_t unit, int32_t slot)
             return true;
         left = left || b->slot[nop] != slot;
     }
+    if (begins_on(b, unit, slot))
+        return true;
     uint32_t set = set_of(b, unit), end = b->units - unit > FAR_ENOUGH ? unit + FAR_ENOUGH : b->units;
 
     for (; unit < end; unit++) {
@@ -398,8 +417,7 @@ static void find_sets(const body *b)
             join(b, unit, guarded_by(b, unit));
         const edges *e = &b->edge[unit];
         for (uint32_t i = 0; i < e->count; i++)
-            if (is_within(b, e->to[i]) || (i + 1 == e->count && passes(b, unit, false)) ||
-                (at > b->at && is_chained(b, unit, at[-1])))
+            if (is_within(b, e->to[i]) || (i + 1 == e->count && passes(b, unit, false)) || is_chained(b, at))
                 join(b, unit, e->to[i]);
     }
     for (int pass = 0; pass < 8 && join_conditions(b); pass++)
@@ -533,7 +551,7 @@ static void find_lines(const body *b)
 /* What ends a `finally` or a handler when the exception goes on. */
 static bool raises_on(const body *b, uint32_t unit)
 {
-    if (LPY_LOCATION_TABLE && unit + 2 < b->units && role_at(b, unit + 1) == LEAVES_CAUGHT) /* COPY before it */
+    if (role_at(b, unit) == COPIES && unit + 2 < b->units && role_at(b, unit + 1) == LEAVES_CAUGHT)
         unit += 2;
     return role_at(b, unit) == RAISES_ON;
 }

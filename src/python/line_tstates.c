@@ -27,7 +27,7 @@ static bool take(PyThread_type_lock lock)
 
 uint64_t lpy_each_thread(PyInterpreterState *interp, uint64_t after, lpy_thread_visit *visit, void *argument)
 {
-    PyThread_type_lock lock = lpy_threads_lock(interp);
+    PyThread_type_lock lock = lpy_threads_lock();
     bool taken = take(lock);
     uint64_t newest = 0;
 

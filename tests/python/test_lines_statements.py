@@ -8,63 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import inspect
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import pytest
 from linetest import H, marked
-from statementcounts import Counted, class_headers
-
-from lineprofiler._lineprofiler import LineEngine
-
-_PARTS = ("<lambda>", "<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
-
-
-def found(text: str, filename: str, run: Callable[[dict[str, Any]], object], names: dict[str, Any]) -> dict[int, int]:
-    """{line: hits} of the text's functions and classes, run as a module."""
-
-    def wanted(code: CodeType) -> bool:
-        return code.co_filename == filename and code.co_name not in _PARTS
-
-    engine = LineEngine(select=wanted)
-    space = dict(names)
-    code = compile(text, filename, "exec", dont_inherit=True)
-    engine.start()
-    try:
-        exec(code, space)
-        run(space)
-    finally:
-        engine.stop()
-    assert engine.trouble == []
-    headers, hits, codes = class_headers(text), Counter[int](), engine.codes()
-    for row in engine.lines():
-        code = codes[row[0]]
-        optimized = code.co_flags & inspect.CO_OPTIMIZED  # a function; else the body of a class, or the module
-        entry = headers.get(code.co_firstlineno, ()) if not optimized else (code.co_firstlineno,)
-        if code.co_name == "<module>" or row[1] not in entry:
-            hits[row[1]] += row[2]
-    return dict(hits)
-
-
-def check(text: str, filename: str, run: Callable[[dict[str, Any]], object], **names: Any) -> int:
-    """Runs it twice, and compares; how many lines had something to compare."""
-    counted = Counted(text, filename)
-    space = {**names, **counted.names}
-    exec(counted.code, space)
-    run(space)
-    expected = counted.expected()
-    hits = found(text, filename, run, names)
-    lines = text.splitlines()
-    wrong = {n: (hits.get(n, 0), hit, lines[n - 1]) for n, hit in expected.items() if hits.get(n, 0) != hit}
-    assert not wrong, "line: (found, counted, text)"
-    return sum(1 for hit in expected.values() if hit)
-
+from statementcounts import check
 
 DEFINITIONS = """
 from __future__ import annotations
@@ -503,6 +455,13 @@ def ends(n):
     finally:
         b = pick(n)
         del b
+    try:
+        if n == 3: raise KeyError
+    finally:
+        try:
+            if n == 3: raise ValueError
+        except ValueError:
+            del b
 
 def leaves(n):
     for i in range(2):
@@ -599,7 +558,7 @@ def gathered(n):
 
 for n in range(5):
     for function in (rises, ends, leaves, gathered):
-        with contextlib.suppress(KeyError, ValueError):
+        with contextlib.suppress(KeyError, ValueError, UnboundLocalError):
             function(n)
     asyncio.run(waited(n))
 for value in ([0], [1], [], {"k": 0}, {"k": 1}, 0, 5, None):

@@ -9,11 +9,47 @@ begins on a later line, the `if` has none.
 from __future__ import annotations
 
 import ast
+import inspect
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from types import CodeType
+from typing import Any
+
+from lineprofiler._lineprofiler import LineEngine
 
 _SILENT = (ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_PARTS = ("<lambda>", "<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
+
+
+class _Asked:
+    """Counts each time that a loop asks for a value, but for the first: the statement has been counted by then."""
+
+    def __init__(self, values: Any, count: Callable[[], None]) -> None:
+        self._values, self._count, self._asked = values, count, False
+
+    def _ask(self) -> None:
+        if self._asked:
+            self._count()
+        self._asked = True
+
+
+class _Values(_Asked):
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self._ask()
+        return next(self._values)
+
+
+class _Awaited(_Asked):
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    def __anext__(self) -> Awaitable[Any]:
+        self._ask()
+        return self._values.__anext__()  # type: ignore[no-any-return]
 
 
 class Counted:
@@ -26,7 +62,7 @@ class Counted:
         tree = ast.parse(text, filename)
         self._bodies(tree)
         self.code: CodeType = compile(tree, filename, "exec", dont_inherit=True)
-        self.names = {"count_statement": self._count}
+        self.names = {"count_statement": self._count, "count_values": self._values, "count_awaited": self._awaited}
 
     def expected(self) -> dict[int, int]:
         return {
@@ -37,6 +73,12 @@ class Counted:
 
     def _count(self, line: int) -> None:
         self._counts[line] += 1
+
+    def _values(self, line: int, values: Iterable[Any]) -> Iterator[Any]:
+        return _Values(iter(values), lambda: self._count(line))
+
+    def _awaited(self, line: int, values: Any) -> AsyncIterator[Any]:
+        return _Awaited(values.__aiter__(), lambda: self._count(line))
 
     def _counter(self, line: int) -> ast.Expr:
         call = ast.Call(ast.Name("count_statement", ast.Load()), [ast.Constant(line)], [])
@@ -59,9 +101,10 @@ class Counted:
         for node in body:
             found += [*self._before(node), node]
             self._bodies(node)
-            if isinstance(node, (ast.For, ast.AsyncFor)):  # n items: n + 1
-                node.body.insert(0, self._counter(node.lineno))
-                node.orelse.insert(0, self._counter(node.lineno))
+            if isinstance(node, (ast.For, ast.AsyncFor)):
+                name = "count_values" if isinstance(node, ast.For) else "count_awaited"
+                call = ast.Call(ast.Name(name, ast.Load()), [ast.Constant(node.lineno), node.iter], [])
+                node.iter = ast.fix_missing_locations(ast.copy_location(call, node.iter))
         return found
 
     def _before(self, node: ast.stmt) -> list[ast.stmt]:
@@ -80,7 +123,7 @@ class Counted:
             both = ast.Tuple([self._counter(node.lineno).value, test], ast.Load())
             last = ast.Subscript(both, ast.Constant(1), ast.Load())
             node.test = ast.fix_missing_locations(ast.copy_location(last, test))
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+        if isinstance(node, ast.While):
             return []
         return [self._counter(line) for line in lines]
 
@@ -102,3 +145,43 @@ def class_headers(text: str) -> dict[int, range]:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ClassDef)
     }
+
+
+def found(text: str, filename: str, run: Callable[[dict[str, Any]], object], names: dict[str, Any]) -> dict[int, int]:
+    """{line: hits} of the text's functions and classes, run as a module."""
+
+    def wanted(code: CodeType) -> bool:
+        return code.co_filename == filename and code.co_name not in _PARTS
+
+    engine = LineEngine(select=wanted)
+    space = dict(names)
+    code = compile(text, filename, "exec", dont_inherit=True)
+    engine.start()
+    try:
+        exec(code, space)
+        run(space)
+    finally:
+        engine.stop()
+    assert engine.trouble == []
+    headers, hits, codes = class_headers(text), Counter[int](), engine.codes()
+    for row in engine.lines():
+        code = codes[row[0]]
+        optimized = code.co_flags & inspect.CO_OPTIMIZED  # a function; else the body of a class, or the module
+        entry = headers.get(code.co_firstlineno, ()) if not optimized else (code.co_firstlineno,)
+        if code.co_name == "<module>" or row[1] not in entry:
+            hits[row[1]] += row[2]
+    return dict(hits)
+
+
+def check(text: str, filename: str, run: Callable[[dict[str, Any]], object], **names: Any) -> int:
+    """Runs it twice, and compares; how many lines had something to compare."""
+    counted = Counted(text, filename)
+    space = {**names, **counted.names}
+    exec(counted.code, space)
+    run(space)
+    expected = counted.expected()
+    hits = found(text, filename, run, names)
+    lines = text.splitlines()
+    wrong = {n: (hits.get(n, 0), hit, lines[n - 1]) for n, hit in expected.items() if hits.get(n, 0) != hit}
+    assert not wrong, "line: (found, counted, text)"
+    return sum(1 for hit in expected.values() if hit)
