@@ -227,7 +227,9 @@ def test_options_stand_where_they_like(tmp_path: Path) -> None:
     for words in (["a.lprof", "--top", "3", "b.lprof", "--all"], ["a.lprof", "--top=3", "--all", "--", "b.lprof"]):
         assert lineprofiler("lines", *words, cwd=tmp_path).expect().stdout == both
     assert "A = a.lprof" in lineprofiler("lines", "a.lprof", "--diff", "b.lprof", cwd=tmp_path).expect().stdout
-    assert lineprofiler("lines", "--top", "3", "--all", "--", "a.lprof", "-c.lprof", cwd=tmp_path).expect().stdout == both
+    assert (
+        lineprofiler("lines", "--top", "3", "--all", "--", "a.lprof", "-c.lprof", cwd=tmp_path).expect().stdout == both
+    )
     for words in (["--all"], ["--all", "--"], ["--top", "x", "a.lprof"], ["a.lprof", "--no"]):
         done = lineprofiler("lines", *words, cwd=tmp_path).expect(2)
         assert done.stderr.startswith("usage: lineprofiler lines [options] FILE...\n")

@@ -290,9 +290,9 @@ def test_wide_characters_take_two_columns() -> None:
     text = listing.render(shown, listing.Layout(width=80))
     assert max(map(columns, text.splitlines())) in (79, 80)
     rows = [row for row in text.splitlines() if row.startswith(" 33.3 %")]
-    assert [columns(row[: row.index(word)]) for row, word in zip(rows, ("return g", "s =", "return s"), strict=True)] == [
-        columns(rows[0][: rows[0].index("return g")])
-    ] * 3
+    assert [
+        columns(row[: row.index(word)]) for row, word in zip(rows, ("return g", "s =", "return s"), strict=True)
+    ] == [columns(rows[0][: rows[0].index("return g")])] * 3
     changes = render_changes(compare(Profile(), shown), (Profile(), shown), ("a", "b"), listing.Layout(width=120))
     assert len({columns(row.partition("  return ")[0]) for row in changes.splitlines() if "  return " in row}) == 1
     out = io.StringIO()

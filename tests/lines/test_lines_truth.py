@@ -95,7 +95,7 @@ def test_share_of_the_selection_is_that_of_phases(tmp_path: Path) -> None:
 
 
 def test_what_is_off_reads_the_same_each_time() -> None:
-    """To the last ns: the rate of the processor's counter is known better the longer it runs, and was taken anew each time."""
+    """To the last ns: the rate of the processor's counter was taken anew each time."""
 
     def work() -> None:
         time.sleep(0.02)

@@ -128,7 +128,7 @@ def _hottest(profile: Profile, layout: Layout) -> str:
         cells.append(
             (f"{_percent(own, whole):.1f}", duration(own, layout.unit_s), f"{line.hits:,}", place, (f, n, own))
         )
-    widths = [max(screen.columns(c[n]) for c in cells) for n in range(4)]
+    widths = [max(screen.columns(str(c[n])) for c in cells) for n in range(4)]
     out = [layout.paint(BOLD, title) + "\n"]
     for share, own_text, hits, place, (f, n, own) in cells:
         heat = _heat(_percent(own, whole))

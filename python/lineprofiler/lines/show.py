@@ -153,7 +153,9 @@ def _text(given: argparse.Namespace, profiles: list[Profile], stream: Any) -> st
         if given.format == "text":
             return render_changes(changes, (profiles[0], profiles[1]), (given.files[0], given.files[1]), layout)
         rows = [_change_row(change) for change in changes]
-        return _csv(rows, list(_change_row(NO_CHANGE))) if given.format == "csv" else json.dumps({"lines": rows}, indent=1) + "\n"
+        if given.format == "csv":
+            return _csv(rows, list(_change_row(NO_CHANGE)))
+        return json.dumps({"lines": rows}, indent=1) + "\n"
     profile = merged(profiles)
     if given.sort or given.summarize or given.rich:
         return _their_table(given, profile)

@@ -123,7 +123,7 @@ def _function(function: Function, source: dict[int, str], sort_by: str) -> Funct
     )
 
 
-COLUMNS = "file function first_line line hits visits time_ns self_ns awaited_ns source".split()
+COLUMNS = ["file", "function", "first_line", "line", "hits", "visits", "time_ns", "self_ns", "awaited_ns", "source"]
 
 
 def rows_of(profile: Profile) -> list[dict[str, Any]]:
