@@ -496,6 +496,16 @@ def matched(value):
         case _:
             pass
 
+def far(value):
+    match value:
+        case (a, *b):
+            if a:
+                raise KeyError
+        case _:
+@
+    pick(value)
+    return pick(value)
+
 def chained(a, b, c):
     if (pick(c) if (pick(a)
         < pick(b) <= pick(c)) else list(
@@ -564,9 +574,11 @@ for n in range(5):
 for value in ([0], [1], [], {"k": 0}, {"k": 1}, 0, 5, None):
     with contextlib.suppress(KeyError):
         matched(value)
+    with contextlib.suppress(KeyError):
+        far(value)
 for a, b, c in itertools.product(range(3), repeat=3):
     chained(a, b, c)
-"""
+""".replace("@", "            a = (pick, pick, pick, pick)\n" * 60)
 
 # Since 3.13 nothing is on the line of `with (` but the brackets.
 MANAGERS = """
