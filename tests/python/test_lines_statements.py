@@ -723,3 +723,13 @@ def test_lines_that_have_no_code_or_have_it_late() -> None:
             with pytest.raises(ZeroDivisionError):
                 space["f"](n)
     assert H(p, space["f"]) == {n: line[1] for n, line in enumerate(lines, 1) if not isinstance(line, str) and line[1]}
+
+
+def test_a_condition_over_lines_within_a_conditional_expression() -> None:
+    """Since 3.12 there are two copies of what is made of the value: see docs/lines.md."""
+    space: dict[str, Any] = {}
+    exec("def f(a, b):\n    return (a if (b\n        and a) else b)", space)
+    with marked(space["f"]) as p:
+        for a, b in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            space["f"](a, b)
+    assert H(p, space["f"])[1] == (5 if sys.version_info >= (3, 12) else 4)
