@@ -191,9 +191,7 @@ static void post_pss(lp__sampler *sampler, uint64_t now)
 {
     lp__sampled *oldest = NULL;
 
-    if (now < sampler->pss_next_ns || !lp__aside_is_free(&sampler->pss))
-        return;
-    for (lp__sampled *s = sampler->list; s; s = s->next) {
+    for (lp__sampled *s = sampler->list; s; s = s->next) { /* why it is not read is known also while nobody's is */
         if (s->missing || s->process.rss_kib == LP_UNKNOWN_I64)
             continue;
         if (s->process.rss_kib > LP_PSS_LIMIT_KIB) {
@@ -205,7 +203,7 @@ static void post_pss(lp__sampler *sampler, uint64_t now)
         if ((!s->pss_ns || now >= s->pss_ns + PSS_EVERY_NS) && (!oldest || s->pss_ns < oldest->pss_ns))
             oldest = s;
     }
-    if (!oldest)
+    if (!oldest || now < sampler->pss_next_ns || !lp__aside_is_free(&sampler->pss))
         return;
     int dir = fcntl(oldest->process.dir, F_DUPFD_CLOEXEC, 3);
     if (dir < 0)

@@ -14,7 +14,9 @@ BE_SEEN = """
         # Half a second; where the collector gets no processor, as long as it takes to look twice.
         import glob
         (lock,) = glob.glob(os.environ["LINEPROFILER_SHM_DIR"] + "/lineprofiler-*/*/.collector-*.lock")
-        status = "/proc/" + open(lock).read().split()[2] + "/status"
+        while not (signed := open(lock).read().split()):  # by the starter's child first, then by the collector
+            time.sleep(0.01)
+        status = "/proc/" + signed[2] + "/status"
 
         def slept():
             return int(open(status).read().split("\\nvoluntary_ctxt_switches:")[1].split()[0])
