@@ -569,9 +569,13 @@ static bool leads_out(const body *b, const uint32_t *at)
     }
 }
 
-/* Whether the statement that ends with the instruction has been on this line. */
-static bool was_on(const body *b, const uint32_t *at, int32_t slot)
+/* Whether the statement that ends before the instruction has been on its line. */
+static bool was_on(const body *b, const uint32_t *at)
 {
+    int32_t slot = b->slot[*at--];
+
+    while (at > b->at && b->slot[*at] < 0 && role_at(b, *at) == PASSES)
+        at--; /* EXTENDED_ARG, a part of the instruction */
     uint32_t set = set_of(b, *at);
 
     for (uint32_t i = 0; i < FAR_ENOUGH && at >= b->at && set_of(b, *at) == set; i++, at--)
@@ -594,7 +598,7 @@ static void find_ways_out(const body *b)
         uint32_t unit = *at;
         bool goes_on = raises_on(b, unit);
         if (at > b->at && !b->enters[unit] && leads_out(b, at))
-            goes_on = goes_on || was_on(b, at - 1, b->slot[unit]);
+            goes_on = goes_on || was_on(b, at);
         if (goes_on)
             b->result[unit] |= LPY_LINE_GOES_ON;
     }

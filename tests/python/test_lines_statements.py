@@ -496,6 +496,16 @@ def matched(value):
         case _:
             pass
 
+def far(value):
+    match value:
+        case (a, *b):
+            if a:
+                raise KeyError
+        case _:
+@
+    pick(value)
+    return pick(value)
+
 def chained(a, b, c):
     if (pick(c) if (pick(a)
         < pick(b) <= pick(c)) else list(
@@ -564,9 +574,11 @@ for n in range(5):
 for value in ([0], [1], [], {"k": 0}, {"k": 1}, 0, 5, None):
     with contextlib.suppress(KeyError):
         matched(value)
+    with contextlib.suppress(KeyError):
+        far(value)
 for a, b, c in itertools.product(range(3), repeat=3):
     chained(a, b, c)
-"""
+""".replace("@", "            a = (pick, pick, pick, pick)\n" * 60)
 
 # Since 3.13 nothing is on the line of `with (` but the brackets.
 MANAGERS = """
@@ -711,3 +723,13 @@ def test_lines_that_have_no_code_or_have_it_late() -> None:
             with pytest.raises(ZeroDivisionError):
                 space["f"](n)
     assert H(p, space["f"]) == {n: line[1] for n, line in enumerate(lines, 1) if not isinstance(line, str) and line[1]}
+
+
+def test_a_condition_over_lines_within_a_conditional_expression() -> None:
+    """Since 3.12 there are two copies of what is made of the value: see docs/lines.md."""
+    space: dict[str, Any] = {}
+    exec("def f(a, b):\n    return (a if (b\n        and a) else b)", space)
+    with marked(space["f"]) as p:
+        for a, b in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            space["f"](a, b)
+    assert H(p, space["f"])[1] == (5 if sys.version_info >= (3, 12) else 4)
