@@ -245,6 +245,20 @@ def test_children_of_multiprocessing_are_added_up(tmp_path: Path, method: str) -
     assert not [name for name in found if "spawn" in name]
 
 
+@pytest.mark.parametrize("target", ["prog.work", "__main__.work", "prog", "pkg.prog.work"])
+def test_a_program_has_the_name_by_which_it_would_be_imported(tmp_path: Path, target: str) -> None:
+    """Also in what it spawns, where it is named otherwise."""
+    project(tmp_path, prog=WORKER, pkg__prog=WORKER)
+    (tmp_path / "pkg" / "__init__.py").touch()
+    script = "pkg/prog.py" if target.startswith("pkg") else "prog.py"
+    found = figures(tmp_path, "-p", target, script, "spawn")
+    assert found["work"] == {4: 8, 5: 6 * 101 + 51 + 8, 6: 6 * 100 + 50 + 7, 7: 8}
+    assert set(found) - {"<module>"} == {"work"}
+    if not target.startswith("pkg"):
+        found = figures(tmp_path, "-p", "__main__.work", "-m", "prog", "spawn")
+        assert {name: sum(hits.values()) for name, hits in found.items()}["work"] == 8 + 665 + 657 + 8
+
+
 def test_children_of_other_kinds(tmp_path: Path) -> None:
     project(
         tmp_path,
