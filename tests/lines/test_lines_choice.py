@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lptest import Done, environment, run_process
+from linetest import project
+from lptest import Done, environment, lineprofiler, run_process, run_python
 
 from lineprofiler.config import ProfilerConfig, find_project_root, get_config
 
@@ -62,6 +63,18 @@ def test_the_body_and_what_it_calls(tmp_path: Path) -> None:
     assert set(shown) == {"<module>", "work"}
     assert shown["work"] == [str(tmp_path / "main.py"), {"6": [2, "    return json.dumps([n])"]}]
     assert {n: row[0] for n, row in shown["<module>"][1].items() if row[0]} == {"8": 1, "9": 1}
+
+
+def test_a_project_behind_a_link_has_short_names(tmp_path: Path) -> None:
+    project(tmp_path / "real", prog="def f():\n    return 1\nf()\n")
+    (tmp_path / "link").symlink_to("real")
+    for folder in ("real", "link"):
+        shown = lineprofiler("run", "--functions", f"{tmp_path}/{folder}/prog.py", cwd=tmp_path).expect().stdout
+        assert "\nf  prog.py:1\n" in shown
+        program = "import prog\nfrom lineprofiler import LineProfiler\nwith LineProfiler('.') as p:\n    prog.f()\n"
+        env = environment(PYTHONPATH=str(tmp_path / folder))
+        done = run_python(program + "p.print_global_top_stats()", cwd=tmp_path / "real", env=env)
+        assert "\nprog.py::f " in done.expect().stdout
 
 
 def test_modules_imported_before_and_after(tmp_path: Path) -> None:

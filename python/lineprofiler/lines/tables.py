@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -120,10 +121,22 @@ def _top_row(profile: Profile, root: Path | None, function: Function, number: in
 
 
 def shown_path(filename: str, root: Path | None) -> str:
-    """Relative to the project where it lies in it."""
-    if root is not None and filename.startswith(str(root).rstrip(os.sep) + os.sep):
-        return filename[len(str(root).rstrip(os.sep)) + 1 :]
+    """Relative to the project where it lies in it, also by a link: the project is named by its real path."""
+    if root is None:
+        return filename
+    folder = str(root).rstrip(os.sep) + os.sep
+    for path in (filename, _real(filename) if os.path.isabs(filename) else ""):
+        if path.startswith(folder):
+            return path[len(folder) :]
     return filename
+
+
+@lru_cache(maxsize=10_000)
+def _real(filename: str) -> str:
+    try:
+        return os.path.join(os.path.realpath(os.path.dirname(filename)), os.path.basename(filename))
+    except (OSError, ValueError):
+        return ""
 
 
 def without_name(function_name: str) -> str:
