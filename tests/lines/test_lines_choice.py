@@ -66,6 +66,7 @@ def test_the_body_and_what_it_calls(tmp_path: Path) -> None:
 
 
 def test_a_project_behind_a_link_has_short_names(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
     project(tmp_path / "real", prog="def f():\n    return 1\nf()\n")
     (tmp_path / "link").symlink_to("real")
     for folder in ("real", "link"):

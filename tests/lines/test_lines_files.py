@@ -19,6 +19,7 @@ from lineprofiler._lineprofiler import pickle_is_modest
 from lineprofiler.lines import lprof
 from lineprofiler.lines.compat import LineStats
 from lineprofiler.lines.model import Function, FunctionKey, Line, Profile
+from lineprofiler.lines.show import compare
 from lineprofiler.lines.source import from_bytes
 from lineprofiler.lines.stats import Stats
 
@@ -394,6 +395,20 @@ def test_diff_of_two_checkouts(tmp_path: Path) -> None:
     lprof.write(tmp_path / "b.lprof", several(tmp_path / "new" / "m.py", text, ("f", 1, 2, 1500)))
     done = lineprofiler("lines", "--diff", "a.lprof", "b.lprof", "--format", "json", cwd=tmp_path).expect()
     assert [(r["line_a"], r["line_b"], r["change_ns"]) for r in json.loads(done.stdout)["lines"]] == [(2, 2, 500)]
+
+
+def test_diff_of_relative_and_absolute_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kernprof keeps names as they were given, ours are absolute; what may be either is neither."""
+    monkeypatch.chdir(tmp_path)
+    text = "def f():\n    return 1\n"
+    relative = several(Path("m.py"), text, ("f", 1, 2, 100))
+    absolute = several(tmp_path / "sub" / "m.py", text, ("f", 1, 2, 300))
+    [change] = compare(relative, absolute)
+    assert (change.line_a, change.line_b, change.ns_a, change.ns_b) == (2, 2, 100, 300)
+    [change] = compare(absolute, relative)
+    assert (change.line_a, change.line_b, change.ns_a, change.ns_b) == (2, 2, 300, 100)
+    absolute.merge(several(tmp_path / "m.py", text, ("f", 1, 2, 900)))
+    assert len(compare(relative, absolute)) == len(compare(absolute, relative)) == 3
 
 
 def test_versions_of_a_source_are_said(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,14 +290,25 @@ def compare(a: Profile, b: Profile) -> list[Change]:
 
 
 def _moved(a: Profile, b: Profile) -> dict[str, str]:
-    """Files of B by the name that they have in A, if no file is in both: two checkouts of a project."""
+    """Files of B by the name that they have in A, if no file is in both: two checkouts of a project, or line_profiler's
+    names, which are relative to where it was started."""
     files_a = {f.key.filename for f in a.visited()}
     files_b = {f.key.filename for f in b.visited()}
     root_a, root_b = _common_root([a]), _common_root([b])
-    if not files_a.isdisjoint(files_b) or root_a is None or root_b is None:
+    if not files_a.isdisjoint(files_b):
+        return {}
+    ends = {f: [there for there in files_a if _is_end(f, there) or _is_end(there, f)] for f in files_b}
+    taken = Counter(there for each in ends.values() for there in each)
+    if taken:
+        return {f: each[0] for f, each in ends.items() if len(each) == 1 and taken[each[0]] == 1}
+    if root_a is None or root_b is None:
         return {}
     moved = {f: os.path.join(root_a, os.path.relpath(f, root_b)) for f in files_b if os.path.isabs(f)}
     return {f: there for f, there in moved.items() if there in files_a}
+
+
+def _is_end(path: str, relative: str) -> bool:
+    return os.path.isabs(path) and not os.path.isabs(relative) and path.endswith(os.sep + os.path.normpath(relative))
 
 
 def _by_name(profile: Profile, moved: dict[str, str]) -> dict[tuple[str, str], list[Function]]:
