@@ -107,6 +107,16 @@ static void make_key(void)
     have_key = pthread_key_create(&at_thread_end, thread_ends) == 0;
 }
 
+/* What was measured in less time than the first rate is better off with that one. */
+static uint64_t mult_until_now(const lp_lines *lines)
+{
+    lp_moment now;
+
+    lp_clock_moment(&now);
+    bool is_short = now.mono_ns < lines->start.mono_ns + 1000000;
+    return is_short ? lines->mult : lp_clock_mult(&lines->start, &now, lines->mult);
+}
+
 static bool begin(lp_lines *lines)
 {
     lp_clock_init(-1);
@@ -114,6 +124,7 @@ static bool begin(lp_lines *lines)
     if (!lines->hooks.open(lines->hooks.user, lines))
         return false;
     lp_clock_moment(&lines->start);
+    lines->rested_mult = 0;
     lp_seg_header *header = lp_segment_header(&lines->segment);
     header->clock.kind = lp__clock_kind;
     header->clock.mult = lines->mult;
@@ -356,6 +367,7 @@ void lp_lines_set_on(lp_lines *lines, bool on)
         return;
     lp__lines_pause(lines);
     __atomic_store_n(&lines->on, on, __ATOMIC_RELEASE);
+    __atomic_store_n(&lines->rested_mult, !on && lines->begun ? mult_until_now(lines) : 0, __ATOMIC_RELEASE);
     if (!on && lines->begun) {
         uint64_t now = lp_ticks();
         for (lp_line_thread *th = lines->threads; th; th = th->link)

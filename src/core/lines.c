@@ -280,6 +280,9 @@ uint64_t lp_lines_mult(const lp_lines *lines)
 
     if (!lines->begun)
         return 1ull << 32;
+    uint64_t rested = __atomic_load_n(&lines->rested_mult, __ATOMIC_ACQUIRE);
+    if (rested)
+        return rested;
     lp_clock_moment(&now);
     return lp_clock_mult(&lines->start, &now, lines->mult);
 }

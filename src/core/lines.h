@@ -166,7 +166,7 @@ bool lp_lines_region_leave(lp_lines *lines, uint32_t name, uint64_t now);
  * Other threads wait meanwhile: `visit` must not take locks of theirs. */
 typedef void lp_lines_visit(void *user, const lp_line_thread *th, const unsigned char *base);
 void lp_lines_read(lp_lines *lines, lp_lines_visit *visit, void *user);
-/* ns of a tick: ns = ticks * mult / 2^32, by the longest baseline. */
+/* ns of a tick: ns = ticks * mult / 2^32, by the longest baseline; once it is off, always the same. */
 uint64_t lp_lines_mult(const lp_lines *lines);
 /* true in a forked child that has measured nothing yet. */
 bool lp_lines_forked(const lp_lines *lines);
@@ -191,6 +191,7 @@ struct lp_lines {
     lp_line_hooks hooks;
     lp_segment segment;
     uint64_t mult;
+    uint64_t rested_mult; /* while it is off: of the time until then, so that all readings are the same; 0: none */
     lp_moment start;
     lp_line_health health;
     atomic_flag describing;       /* spin; taken within events, where `lock` may be held by who waits for them */

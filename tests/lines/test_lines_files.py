@@ -20,6 +20,7 @@ from lineprofiler.lines import lprof
 from lineprofiler.lines.compat import LineStats
 from lineprofiler.lines.model import Function, FunctionKey, Line, Profile
 from lineprofiler.lines.source import from_bytes
+from lineprofiler.lines.stats import Stats
 
 DATA = ROOT / "tests/data"
 
@@ -211,6 +212,54 @@ def test_printed_merged_exported(tmp_path: Path) -> None:
     assert "return x" in (tmp_path / "out.txt").read_text(encoding="utf-8")
 
 
+def test_a_unit_of_all_times_is_named(tmp_path: Path) -> None:
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    for words in (["a.lprof"], ["--diff", "a.lprof", "a.lprof"]):
+        assert "units" not in lineprofiler("lines", *words, cwd=tmp_path).expect().stdout
+        shown = lineprofiler("lines", *words, "-u", "1e-6", cwd=tmp_path).expect().stdout
+        assert shown.count("All times are in units of 1e-06 s.\n\n") == 1
+
+
+def test_options_stand_where_they_like(tmp_path: Path) -> None:
+    for name in ("a.lprof", "b.lprof", "-c.lprof"):
+        lprof.write(tmp_path / name, example(tmp_path / "m.py"))
+    both = lineprofiler("lines", "--top", "3", "--all", "a.lprof", "b.lprof", cwd=tmp_path).expect().stdout
+    for words in (["a.lprof", "--top", "3", "b.lprof", "--all"], ["a.lprof", "--top=3", "--all", "--", "b.lprof"]):
+        assert lineprofiler("lines", *words, cwd=tmp_path).expect().stdout == both
+    assert "A = a.lprof" in lineprofiler("lines", "a.lprof", "--diff", "b.lprof", cwd=tmp_path).expect().stdout
+    assert (
+        lineprofiler("lines", "--top", "3", "--all", "--", "a.lprof", "-c.lprof", cwd=tmp_path).expect().stdout == both
+    )
+    for words in (["--all"], ["--all", "--"], ["--top", "x", "a.lprof"], ["a.lprof", "--no"]):
+        done = lineprofiler("lines", *words, cwd=tmp_path).expect(2)
+        assert done.stderr.startswith("usage: lineprofiler lines [options] FILE...\n")
+        assert done.stderr.count("\n") == 3
+
+
+def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
+    """Neither the profile under any of its names, nor a file that a full disk or a mistake leaves no text for."""
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    lprof.write(tmp_path / "b.lprof", example(tmp_path / "m.py"))
+    (tmp_path / "other.lprof").symlink_to("a.lprof")
+    os.link(tmp_path / "a.lprof", tmp_path / "hard.lprof")
+    before = (tmp_path / "a.lprof").read_bytes()
+    for option in ("-o", "--html"):
+        for path in ("a.lprof", "other.lprof", "hard.lprof", str(tmp_path / "a.lprof")):
+            done = lineprofiler("lines", "b.lprof", "a.lprof", option, path, cwd=tmp_path).expect(2)
+            assert f"lineprofiler lines: {path}: is read, and would be written over\n" in done.stderr
+            assert (tmp_path / "a.lprof").read_bytes() == before
+        done = lineprofiler("lines", "a.lprof", option, "/proc/x/y", cwd=tmp_path).expect(2)
+        assert "/proc/x" in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert ".lprof-" not in done.stderr
+    (tmp_path / "out").write_text("kept")
+    command = f"ulimit -f 0; exec '{Path(sys.executable).with_name('lineprofiler')}' lines a.lprof -o out"
+    full = run_process(["bash", "-c", command], cwd=tmp_path)
+    assert (full.returncode, full.stderr) == (2, "lineprofiler lines: out: File too large\n")
+    assert (tmp_path / "out").read_text() == "kept"
+    assert lineprofiler("lines", "a.lprof", "-o", "/dev/stdout", cwd=tmp_path).expect().stdout.count("return x") > 0
+
+
 def test_the_table_of_line_profiler(tmp_path: Path) -> None:
     """What ``python -m line_profiler`` prints of the same file, with its options and its settings."""
     stats = LineStats({("a.py", 1, "f"): [(2, 1, 900)], ("b.py", 1, "g"): [(2, 1, 100)], ("c.py", 1, "h"): []}, 1e-9)
@@ -234,6 +283,8 @@ def test_the_table_of_line_profiler(tmp_path: Path) -> None:
         done = lineprofiler("lines", *words, "a.lprof", cwd=tmp_path).expect(2)
         assert "-t, -m and -r are for line_profiler's table" in done.stderr
     assert "--top must be 0 lines or more" in lineprofiler("lines", "--top", "-1", "a.lprof").expect(2).stderr
+    for unit in ("0", "nan", "inf"):
+        assert "--unit must be more than 0 s" in lineprofiler("lines", "-u", unit, "a.lprof").expect(2).stderr
 
 
 def test_what_line_profiler_did_not_measure_is_null() -> None:
@@ -246,6 +297,42 @@ def test_what_line_profiler_did_not_measure_is_null() -> None:
     assert "self and awaited time are not in it" in text
     # Only the last sentence has the word: there is no column of it.
     assert text.count("self") == 1
+    done = lineprofiler("lines", DATA / "line-profiler-5.1.lprof", "--format", "csv").expect()
+    for row in csv.DictReader(io.StringIO(done.stdout)):
+        assert (row["visits"], row["self_ns"], row["awaited_ns"]) == ("", "", "")
+        assert int(row["hits"]) > 0
+
+
+def test_a_table_of_nothing_has_its_columns(tmp_path: Path) -> None:
+    lprof.write(tmp_path / "none.lprof", Profile())
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    for words in (["a.lprof"], ["--diff", "a.lprof", "a.lprof"]):
+        full = lineprofiler("lines", "--format", "csv", *words, cwd=tmp_path).expect().stdout
+        none = ["none.lprof" if word == "a.lprof" else word for word in words]
+        assert lineprofiler("lines", "--format", "csv", *none, cwd=tmp_path).expect().stdout == full.splitlines(True)[0]
+
+
+def test_a_page_and_a_file_are_both_written(tmp_path: Path) -> None:
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    words = ("a.lprof", "--html", "a.html", "--format", "json")
+    assert lineprofiler("lines", *words, "-o", "a.json", cwd=tmp_path).expect().stdout == ""
+    assert (tmp_path / "a.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["functions"]
+    assert "the same file" in lineprofiler("lines", *words, "-o", "a.html", cwd=tmp_path).expect(2).stderr
+
+
+def test_self_time_of_a_function_is_one_figure_everywhere(tmp_path: Path) -> None:
+    """That of its lines, to the last digit: the function's own is rounded apart, and 0 where it began before us."""
+    profile = example(tmp_path / "m.py")
+    [function] = profile.functions.values()
+    function.self_ns += 1
+    lprof.write(tmp_path / "a.lprof", profile)
+    lines = sum(line.self_ns for line in function.lines.values())
+    document = json.loads(lineprofiler("lines", "a.lprof", "--format", "json", cwd=tmp_path).expect().stdout)
+    assert document["functions"][0]["self_ns"] == lines
+    assert f"self {lines}.0" in lineprofiler("lines", "-u", "1e-9", "a.lprof", cwd=tmp_path).expect().stdout
+    [figures] = Stats(profile).values()
+    assert round(figures.self_time * 1e9) == lines
 
 
 def test_diff_follows_lines_that_moved(tmp_path: Path) -> None:

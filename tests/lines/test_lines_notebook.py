@@ -153,14 +153,32 @@ def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
         "%lprun -m no_such_module f(1)",
         "%lprun -x f(1)",
         "%lprun -u 0 -f f f(1)",
+        "%lprun -u inf -f f f(1)",
     )
     assert out.splitlines() == [
         "%lprun: -f nothing: NameError: name 'nothing' is not defined",
         "%lprun: no statement is given",
         "%lprun: No module named 'no_such_module'",
         "%lprun: unrecognized arguments: -x",
-        "%lprun: -u must be more than 0 seconds",
+        "%lprun: -u must be more than 0 seconds, and finite",
+        "%lprun: -u must be more than 0 seconds, and finite",
     ]
+
+
+def test_files_that_cannot_be_written(tmp_path: Path) -> None:
+    """The other file is written, and the profiler is there."""
+    out = session(
+        tmp_path,
+        "p = %lprun -r -f f -D no/such/a.lprof -T a.txt f(3)",
+        "q = %lprun -r -f f -D b.lprof -T no/such/b.txt f(3)",
+        "print(sum(len(each.get_stats()) for each in (p, q)))",
+    )
+    assert "%lprun: no/such/a.lprof: No such file or directory\n" in out
+    assert "%lprun: no/such/b.txt: No such file or directory\n" in out
+    assert "Traceback" not in out
+    assert out.splitlines()[-1] == "2"
+    assert (tmp_path / "a.txt").exists()
+    assert (tmp_path / "b.lprof").exists()
 
 
 def test_a_statement_that_ends_or_raises(tmp_path: Path) -> None:

@@ -85,3 +85,23 @@ def test_files_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
     for words in (["-l"], ["-o", "x.lprof"], ["--html", "x.html"]):
         assert run.main([*words, "prog.py"]) == 2
     assert sorted(os.listdir(tmp_path)) == [".git", "prog.py"]
+
+
+def test_what_is_run_is_not_written_over(tmp_path: Path) -> None:
+    text = "open('ran', 'w').close()"
+    project(tmp_path, prog=text, setup=text)
+    (tmp_path / "link.py").symlink_to("prog.py")
+    kept = (tmp_path / "prog.py").read_text(encoding="utf-8")
+    for words in (
+        ["-o", "prog.py", "prog.py"],
+        ["-lo", "link.py", "prog.py"],
+        ["--html", str(tmp_path / "prog.py"), "-m", "prog"],
+        ["-s", "setup.py", "-o", "setup.py", "prog.py"],
+    ):
+        done = lineprofiler("run", *words, cwd=tmp_path).expect(2)
+        assert "is what is run, and would be written over\n" in done.stderr
+    done = lineprofiler("run", "-o", "x", "--html", "./x", "prog.py", cwd=tmp_path).expect(2)
+    assert done.stderr.endswith("lineprofiler run: ./x: -o and --html name the same file\n")
+    assert sorted(os.listdir(tmp_path)) == [".git", "link.py", "prog.py", "setup.py"]
+    assert (tmp_path / "prog.py").read_text(encoding="utf-8") == kept
+    lineprofiler("run", "-qo", "/dev/null", "--html", "/dev/null", "prog.py", cwd=tmp_path).expect()

@@ -119,6 +119,7 @@ def test_programs_that_are_not_there(tmp_path: Path, words: tuple[str, ...]) -> 
         (("--top", "many", "x.py"), "--top: invalid int value: 'many'"),
         (("--top", "-1", "x.py"), "--top must be 0 lines or more"),
         (("-u", "0", "x.py"), "--unit must be more than 0 seconds"),
+        (("-u", "inf", "x.py"), "--unit must be more than 0 seconds, and finite"),
         (("-s", "none.py", "x.py"), "none.py: no such file"),
         (("-o", ".", "x.py"), ".: is a folder"),
         (("--html", ".", "x.py"), ".: is a folder"),
@@ -242,6 +243,20 @@ def test_children_of_multiprocessing_are_added_up(tmp_path: Path, method: str) -
     found = figures(tmp_path, "prog.py", method)
     assert found["work"] == {4: 8, 5: 6 * 101 + 51 + 8, 6: 6 * 100 + 50 + 7, 7: 8}
     assert not [name for name in found if "spawn" in name]
+
+
+@pytest.mark.parametrize("target", ["prog.work", "__main__.work", "prog", "pkg.prog.work"])
+def test_a_program_has_the_name_by_which_it_would_be_imported(tmp_path: Path, target: str) -> None:
+    """Also in what it spawns, where it is named otherwise."""
+    project(tmp_path, prog=WORKER, pkg__prog=WORKER)
+    (tmp_path / "pkg" / "__init__.py").touch()
+    script = "pkg/prog.py" if target.startswith("pkg") else "prog.py"
+    found = figures(tmp_path, "-p", target, script, "spawn")
+    assert found["work"] == {4: 8, 5: 6 * 101 + 51 + 8, 6: 6 * 100 + 50 + 7, 7: 8}
+    assert set(found) - {"<module>"} == {"work"}
+    if not target.startswith("pkg"):
+        found = figures(tmp_path, "-p", "__main__.work", "-m", "prog", "spawn")
+        assert {name: sum(hits.values()) for name, hits in found.items()}["work"] == 8 + 665 + 657 + 8
 
 
 def test_children_of_other_kinds(tmp_path: Path) -> None:
@@ -652,6 +667,8 @@ def test_a_living_run_can_be_looked_at(tmp_path: Path) -> None:
         assert document["notes"] == ["what comes yet: 1 process still running"]
         [place] = document["places"]
         assert re.search(r"is in <module> prog\.py:9 > work prog\.py:8 > wait prog\.py:4 for ", place)
+        lineprofiler("lines", "live", "--html", "live.html", cwd=tmp_path).expect()
+        assert "is in \\u003cmodule\\u003e prog.py:9" in (tmp_path / "live.html").read_text(encoding="utf-8")
         run.send_signal(signal.SIGTERM)
         run.wait(LIMIT_S)
     again = json.loads(lineprofiler(*LIVE, cwd=tmp_path).expect().stdout)

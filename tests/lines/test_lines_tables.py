@@ -14,7 +14,8 @@ import pytest
 
 from lineprofiler.lines import html, listing, settings, tables
 from lineprofiler.lines.model import Function, FunctionKey, Line, Profile, merged
-from lineprofiler.lines.screen import duration, highlight, inert, significant
+from lineprofiler.lines.screen import columns, cut, duration, highlight, inert, significant
+from lineprofiler.lines.show import compare, render_changes
 from lineprofiler.lines.source import from_text
 
 TEXT = textwrap.dedent(
@@ -272,6 +273,31 @@ def test_listing_fits_a_terminal_and_colours_it(profile: Profile) -> None:
     import re
 
     assert re.sub(r"\x1b\[\d+m", "", colored) == plain
+
+
+def test_wide_characters_take_two_columns() -> None:
+    """And what joins the one before takes none: lines are cut, and columns stand, where a terminal has them."""
+    assert [columns(text) for text in ("", "abc", "漢字", "e\u0301", "a\u200db", "\xad")] == [0, 3, 4, 1, 2, 1]
+    assert [cut("漢字漢字", width) for width in (8, 7, 6, 5)] == ["漢字漢字", "漢字...", "漢...", "漢..."]
+    assert cut("e\u0301" * 9, 6) == "e\u0301" * 3 + "..."
+    path, source = "/srv/函数.py", "def f():\n    s = '" + "漢" * 80 + "'\n    return s\n"
+    function = Function(FunctionKey(path, "f", 1), calls=1, time_ns=30_000, self_ns=30_000)
+    function.lines = {2: Line(1, 1, 10_000, 10_000), 3: Line(1, 1, 10_000, 10_000)}
+    other = Function(FunctionKey("/srv/a.py", "g", 1), calls=1, time_ns=10_000, self_ns=10_000)
+    other.lines = {1: Line(1, 1, 10_000, 10_000)}
+    sources = {path: from_text(source), "/srv/a.py": from_text("return g")}
+    shown = Profile({f.key: f for f in (function, other)}, sources)
+    text = listing.render(shown, listing.Layout(width=80))
+    assert max(map(columns, text.splitlines())) in (79, 80)
+    rows = [row for row in text.splitlines() if row.startswith(" 33.3 %")]
+    assert [
+        columns(row[: row.index(word)]) for row, word in zip(rows, ("return g", "s =", "return s"), strict=True)
+    ] == [columns(rows[0][: rows[0].index("return g")])] * 3
+    changes = render_changes(compare(Profile(), shown), (Profile(), shown), ("a", "b"), listing.Layout(width=120))
+    assert len({columns(row.partition("  return ")[0]) for row in changes.splitlines() if "  return " in row}) == 1
+    out = io.StringIO()
+    tables.print_top(shown, root=None, top_n=9, min_time_us=0, sort_by="line", stream=out)
+    assert {columns(row[: row.index(" 10.0 ")]) for row in out.getvalue().splitlines() if " 10.0 " in row} == {68}
 
 
 def test_lines_that_are_cut_keep_their_colours() -> None:

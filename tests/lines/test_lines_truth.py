@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from lptest import ROOT, run_python
+
+from lineprofiler import LineProfiler
 
 PROGRAM = """
 import json, math, random, sys
@@ -89,3 +92,20 @@ def test_share_of_the_selection_is_that_of_phases(tmp_path: Path) -> None:
     # 0 to 1 points were measured on 3.12 and later, 0 to 3 before, where each instruction of a traced frame is slower
     # and has a price by its class.
     assert abs(shares[0] - shares[1]) <= 0.05, (shares, lines, phases)
+
+
+def test_what_is_off_reads_the_same_each_time() -> None:
+    """To the last ns: the rate of the processor's counter was taken anew each time."""
+
+    def work() -> None:
+        time.sleep(0.02)
+
+    profiler = LineProfiler(work)
+    for hits in (1, 2):
+        profiler.runcall(work)
+        seen = []
+        for _ in range(5):
+            time.sleep(0.003)
+            seen.append(profiler.get_stats().rows())
+        assert seen == seen[:1] * 5
+        assert [(row["hits"], row["time_ns"] >= hits * 20_000_000) for row in seen[0]] == [(hits, True)]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from lptest import LIMIT_S
 
-from lineprofiler.lines import html
+from lineprofiler.lines import html, listing
 from lineprofiler.lines.model import Function, FunctionKey, Line, Profile
 from lineprofiler.lines.source import from_text
 
@@ -112,6 +112,25 @@ def test_what_a_reader_sees(browser: str, tmp_path: Path) -> None:
     assert "never called" in dom
     assert "31 ± 2 ns a line" in dom
     assert dom.count("<caption") == 3
+
+
+def test_the_last_digit_is_that_of_the_table(browser: str, tmp_path: Path) -> None:
+    """Also where a figure lies in the middle between two, for every unit and for shares."""
+    times = [0, 1, 5, 999, 1250, 1350, 11_250, 999_750, 1_250_000, 1_150_000, 1_250_000_000, 1_125_000_000]
+    function = Function(FunctionKey(PATH, "f", 1), calls=1, time_ns=2 * 10**10, self_ns=sum(times))
+    function.lines = {n: Line(2, 2, time, time) for n, time in enumerate(times, 2)}
+    function.lines |= {n + 20: Line(1, 1, n * 12_500_000, 0) for n in range(1, 8)}
+    source = from_text("def f():\n" + "    pass\n" * 40)
+    profile = Profile({function.key: function}, {PATH: source})
+    dom = shown(browser, tmp_path, profile)
+    text = listing.render(profile, listing.Layout(everything=True), top=False)
+    for number in function.lines:
+        row = re.search(rf'<tr id="f0l{number}".*?</tr>', dom)
+        assert row is not None
+        cells = re.findall(r"<td[^>]*>(.*?)</td>", row[0])[:6]
+        table = re.search(rf"^ +{number} .*$", text, re.M)
+        assert table is not None
+        assert cells == table[0].split()[:6]
 
 
 def test_keys_and_filter(browser: str, tmp_path: Path) -> None:

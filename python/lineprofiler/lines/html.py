@@ -57,7 +57,7 @@ def _data(profile: Profile, title: str, root: Path | None) -> dict[str, Any]:
         "full": profile.full,
         "processes": profile.processes,
         "own_cost": own,
-        "notes": [f"Not measured: {inert(note)}" for note in profile.notes],
+        "notes": [*map(inert, profile.places), *(f"Not measured: {inert(note)}" for note in profile.notes)],
         "functions": functions,
     }
 
@@ -102,7 +102,7 @@ def _function(profile: Profile, function: Function, root: Path | None) -> dict[s
         "first": key.first_line,
         "note": source.note,
         "time": function.total_ns,
-        "self": sum(line.self_ns for line in function.lines.values()),
+        "self": function.lines_self_ns,
         "awaited": function.awaited_ns,
         "calls": function.calls,
         "lines": [_line(function, source, number) for number in numbers],

@@ -75,7 +75,7 @@ def _percent(part: float, whole: float) -> float:
 
 def _self(profile: Profile, function: Function) -> int:
     if profile.full:
-        return sum(line.self_ns for line in function.lines.values())
+        return function.lines_self_ns
     return function.total_ns
 
 
@@ -104,7 +104,13 @@ def _head(profile: Profile, layout: Layout) -> str:
     if profile.processes > 1:
         text += f", {profile.processes} processes"
     what = "profiled code" if profile.full else "profiled functions, callees counted in each"
-    return layout.paint(BOLD, f"{duration(_whole(profile), layout.unit_s)} in {what}") + f"  ({text})\n\n"
+    head = layout.paint(BOLD, f"{duration(_whole(profile), layout.unit_s)} in {what}") + f"  ({text})\n"
+    return f"{head}{unit_named(layout.unit_s)}\n"
+
+
+def unit_named(unit_s: float | None) -> str:
+    """A line that says in what unit all times are, if they are in one."""
+    return f"All times are in units of {unit_s:g} s.\n" if unit_s is not None else ""
 
 
 def _hottest(profile: Profile, layout: Layout) -> str:
@@ -122,7 +128,7 @@ def _hottest(profile: Profile, layout: Layout) -> str:
         cells.append(
             (f"{_percent(own, whole):.1f}", duration(own, layout.unit_s), f"{line.hits:,}", place, (f, n, own))
         )
-    widths = [max(len(c[n]) for c in cells) for n in range(4)]
+    widths = [max(screen.columns(str(c[n])) for c in cells) for n in range(4)]
     out = [layout.paint(BOLD, title) + "\n"]
     for share, own_text, hits, place, (f, n, own) in cells:
         heat = _heat(_percent(own, whole))
@@ -132,7 +138,7 @@ def _hottest(profile: Profile, layout: Layout) -> str:
                     layout.paint(heat, f"{share:>{max(widths[0], 5)}} %"),
                     f"{own_text:>{widths[1]}}",
                     f"{hits:>{widths[2]}}",
-                    layout.paint(DIM, f"{place:<{widths[3]}}"),
+                    layout.paint(DIM, screen.left(place, widths[3])),
                 )
             )
             + "  "

@@ -224,15 +224,18 @@ def write_whole(path: str | Path, data: bytes) -> None:
         return
     target = os.path.realpath(target)  # a link stays one
     part = os.path.join(os.path.dirname(target), f".lprof-{os.getpid()}-{secrets.token_hex(4)}")
-    # With the rights that any new file gets. os.umask() cannot be asked without changing it, for all threads.
-    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        with open(number, "wb") as file:
-            file.write(data)
-        os.replace(part, target)
-    except BaseException:
-        os.unlink(part)
-        raise
+        # With the rights that any new file gets. os.umask() cannot be asked without changing it, for all threads.
+        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            with open(number, "wb") as file:
+                file.write(data)
+            os.replace(part, target)
+        except BaseException:
+            os.unlink(part)
+            raise
+    except OSError as error:  # of the file that was asked for, not of its part
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
 
 
 def is_stream(target: str) -> bool:
@@ -241,6 +244,15 @@ def is_stream(target: str) -> bool:
         return True
     link = os.readlink(target) if os.path.islink(target) else ""
     return any(os.path.realpath(os.path.dirname(each)).startswith("/proc/") for each in (target, link) if each)
+
+
+def is_same_file(path: str, other: str) -> bool:
+    """Whether what is written to one of them takes the place of the other; of streams it does not."""
+    if is_stream(os.path.abspath(path)):
+        return False
+    if os.path.exists(path) and os.path.exists(other):
+        return os.path.samefile(path, other)
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def to_bytes(profile: Profile) -> bytes:

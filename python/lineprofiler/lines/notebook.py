@@ -6,6 +6,7 @@ import argparse
 import builtins
 import importlib
 import io
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -68,8 +69,8 @@ class Magics:
         try:
             words, statement = _split(line, options)
             given = options.parse_args([self._expanded(word) for word in words])
-            if given.unit is not None and not given.unit > 0:
-                raise UsageError("-u must be more than 0 seconds")
+            if given.unit is not None and not 0 < given.unit < math.inf:
+                raise UsageError("-u must be more than 0 seconds, and finite")
             if cell is None and not statement.strip():
                 raise UsageError("no statement is given")
             if cell is not None and statement.strip():
@@ -83,7 +84,7 @@ class Magics:
             print(f"{magic}: {error}")
             return None
         message, seconds = self._execute(profiler, statement if cell is None else cell, given, whole=cell is not None)
-        self._tell(profiler, given, message)
+        self._tell(magic, profiler, given, message)
         if getattr(given, "total", False):
             self.shell.user_ns["_total_time_taken"] = seconds
         return profiler if given.give else None
@@ -139,7 +140,7 @@ class Magics:
                 spaces["profile"] = before
         return message, seconds
 
-    def _tell(self, profiler: LineProfiler, given: argparse.Namespace, message: str) -> None:
+    def _tell(self, magic: str, profiler: LineProfiler, given: argparse.Namespace, message: str) -> None:
         out = io.StringIO()
         options: dict[str, Any] = {"stripzeros": given.strip or given.skip_zero}
         if given.unit is not None:
@@ -149,12 +150,20 @@ class Magics:
         self._show(text)
         print(message, end="")
         if given.dump is not None:
-            lprof.write(given.dump, profiler.profile())
-            print(f"*** Profile stats pickled to file {given.dump!r}.")
+            data = lprof.to_bytes(profiler.profile())
+            self._save(magic, given.dump, data, "Profile stats pickled to file")
         if given.text is not None:
-            with open(given.text, "w", encoding="utf-8") as file:
-                file.write(text)
-            print(f"*** Profile printout saved to text file {given.text!r}.")
+            data = text.encode("utf-8", "backslashreplace")
+            self._save(magic, given.text, data, "Profile printout saved to text file")
+
+    def _save(self, magic: str, path: str, data: bytes, what: str) -> None:
+        """What cannot be written is said: the statement may have run for hours, its profiler is given all the same."""
+        try:
+            lprof.write_whole(path, data)
+        except OSError as error:
+            print(f"{magic}: {path}: {error.strerror}")
+        else:
+            print(f"*** {what} {path!r}.")
 
     def _show(self, text: str) -> None:
         """Through the pager in a terminal. A notebook has the table in the cell's output: what goes to its pager is not

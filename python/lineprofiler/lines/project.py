@@ -214,12 +214,11 @@ class Targets:
     def _by_name(self, code: CodeType, module: Mapping[str, Any]) -> bool:
         if not self._names:
             return False
-        name = str(module.get("__name__", ""))
-        if name == "__main__":
-            # python -m pkg.mod, whose functions are named by the module
-            name = getattr(module.get("__spec__"), "name", None) or name
-        full = f"{name}.{qualified_name(code, self._book)}"
-        return any(_is_in(name, full, target) or self._is_taken_from(code, target) for target in self._names)
+        function = qualified_name(code, self._book)
+        for name in _names_of(module):
+            if any(_is_in(name, f"{name}.{function}", target) for target in self._names):
+                return True
+        return any(self._is_taken_from(code, target) for target in self._names)
 
     def _is_taken_from(self, code: CodeType, target: str) -> bool:
         """Whether a module has this function, or its class, under the target's name: it may be defined in another."""
@@ -229,6 +228,22 @@ class Targets:
                 return False  # not yet
             self._elsewhere[target] = frozenset(function.__code__ for function in codes_of(found))
         return any(code is each for each in self._elsewhere[target])
+
+
+def _names_of(module: Mapping[str, Any]) -> list[str]:
+    """The names of a module: that of a program is the one by which it would be imported, besides ``__main__``."""
+    name = str(module.get("__name__", ""))
+    if name not in ("__main__", "__mp_main__"):  # the second is a program's in what multiprocessing has spawned
+        return [name]
+    given = getattr(module.get("__spec__"), "name", None)
+    if given is not None:  # python -m pkg.mod
+        return ["__main__", str(given)]
+    folder, file = os.path.split(os.path.abspath(str(module.get("__file__", ""))))
+    found = [file.removesuffix(".py")]
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        found.append(f"{package}.{found[-1]}")
+    return ["__main__", *found]
 
 
 def _is_in(name: str, full: str, target: str) -> bool:

@@ -178,8 +178,8 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
         raise UsageError(f"{given.setup}: no such file")
     if given.top < 0:
         raise UsageError("--top must be 0 lines or more")
-    if given.unit is not None and not given.unit > 0:
-        raise UsageError("--unit must be more than 0 seconds")
+    if given.unit is not None and not 0 < given.unit < math.inf:
+        raise UsageError("--unit must be more than 0 seconds, and finite")
     if given.output_interval is not None and not 0 < given.output_interval < math.inf:
         raise UsageError("--output-interval must be more than 0 seconds, and finite")
     if given.output_interval is not None and given.output is None:
@@ -191,6 +191,10 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
             raise UsageError(f"{path}: is a folder")
         if path is not None and not _can_be_written(os.path.abspath(path)):
             raise UsageError(f"{path}: cannot be written; -o and --html name another place")
+        if path is not None and any(lprof.is_same_file(path, each) for each in (_place(program), given.setup) if each):
+            raise UsageError(f"{path}: is what is run, and would be written over")
+    if given.output is not None and given.html is not None and lprof.is_same_file(given.output, given.html):
+        raise UsageError(f"{given.html}: -o and --html name the same file")
 
 
 def _can_be_written(path: str) -> bool:

@@ -9,7 +9,10 @@ import os
 import re
 import sys
 import tokenize
+import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from lineprofiler.streams import whole_writer
@@ -43,9 +46,28 @@ def inert(text: str) -> str:
     return _CONTROL.sub(lambda m: ascii(m[0])[1:-1], text).expandtabs(4)
 
 
+def columns(text: str) -> int:
+    """Columns that a terminal takes for the text: two for a wide character, none for what joins the one before."""
+    return len(text) if text.isascii() else sum(map(_columns_of, text))
+
+
+def _columns_of(letter: str) -> int:
+    if unicodedata.category(letter) in ("Mn", "Me", "Cf") and letter != "\xad":
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def left(text: str, width: int) -> str:
+    """The text, filled with blanks to `width` columns."""
+    return text + " " * (width - columns(text))
+
+
 def cut(text: str, width: int) -> str:
     """The text in at most `width` columns, its end given as ``...``."""
-    return text if len(text) <= width else text[: max(width - 3, 0)] + "..."
+    if columns(text) <= width:
+        return text
+    ends = list(accumulate(map(_columns_of, text)))
+    return text[: bisect_right(ends, max(width - 3, 0))] + "..."
 
 
 def wants_color(stream: Any = None) -> bool:

@@ -8,8 +8,10 @@ import difflib
 import errno
 import io
 import json
+import math
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from lineprofiler.lines.screen import BOLD, DIM, GREEN, RED, duration, inert
 from lineprofiler.lines.settings import settings
 from lineprofiler.lines.shared import read_folder
 from lineprofiler.lines.source import last_line, numbers_between
-from lineprofiler.lines.stats import in_order, rows_of
+from lineprofiler.lines.stats import COLUMNS, in_order, rows_of
 from lineprofiler.lines.tables import print_line_profiler, shown_path
 
 LONG = 1000
@@ -39,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         "processes write them (lineprofiler run --live), also while these run.",
     )
     add = found.add_argument
-    add("files", nargs="+", metavar="FILE", help=".lprof file, or folder of a live run")
+    add("files", nargs="*", metavar="FILE", help=".lprof file, or folder of a live run")
     add("--format", choices=("text", "json", "csv"), default="text", help="text (default), json or csv")
     add("--diff", action="store_true", help="compare two files: which lines got slower, which faster")
     add("--top", type=int, default=25, metavar="N", help="how many lines are listed (25)")
@@ -59,17 +61,23 @@ def main(arguments: list[str]) -> int:
     """0, or 2 for wrong usage and files that cannot be read, with one line that says which and why."""
     options = parser()
     try:
-        given = options.parse_args(arguments)
+        given = _parsed(options, arguments)
         if given.diff and len(given.files) != 2:
             raise UsageError(f"--diff takes two files, not {len(given.files)}")
         if (given.sort or given.summarize or given.rich) and (given.diff or given.format != "text"):
             raise UsageError("-t, -m and -r are for line_profiler's table, which is text of no differences")
         if given.diff and given.html is not None:
             raise UsageError("--diff has no page")
+        if given.html is not None and given.output is not None and lprof.is_same_file(given.html, given.output):
+            raise UsageError(f"{given.html}: -o and --html name the same file")
         if given.top < 0:
             raise UsageError("--top must be 0 lines or more")
-        if given.unit is not None and not given.unit > 0:
-            raise UsageError("--unit must be more than 0 seconds")
+        for path in (given.output, given.html):
+            for read in given.files if path is not None else ():
+                if lprof.is_same_file(path, read):
+                    raise UsageError(f"{path}: is read, and would be written over")
+        if given.unit is not None and not 0 < given.unit < math.inf:
+            raise UsageError("--unit must be more than 0 seconds, and finite")
     except UsageError as error:
         return usage_error(options, error)
     try:
@@ -78,14 +86,14 @@ def main(arguments: list[str]) -> int:
             from lineprofiler.lines.html import write as write_page
 
             write_page(given.html, merged(profiles), " ".join(map(os.path.basename, given.files)), find_project_root())
+        if given.html is not None and given.output is None:
             return 0
         if given.output is None:
             if sys.stdout is None:  # a process may have none: then what was asked for has gone nowhere
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             screen.emit(_text(given, profiles, None))
         else:
-            with open(given.output, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(_text(given, profiles, file))
+            _write(given, profiles)
     except UsageError as error:
         sys.stderr.write(f"lineprofiler lines: {error}\n")
         return 2
@@ -95,6 +103,16 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"lineprofiler lines: {error.filename or 'output'}: {error.strerror}\n")
         return 2
     return 0
+
+
+def _parsed(options: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    """The arguments; options may stand between the files and behind them. Raises UsageError."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    given = options.parse_intermixed_args(arguments[:end])
+    given.files += arguments[end + 1 :]
+    if not given.files:
+        raise UsageError("the following arguments are required: FILE")
+    return given
 
 
 def _read(path: str) -> Profile:
@@ -108,6 +126,16 @@ def _read(path: str) -> Profile:
         raise UsageError(f"{path}: {error.strerror}") from None
     except lprof.FormatError as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def _write(given: argparse.Namespace, profiles: list[Profile]) -> None:
+    """Writes the file that is asked for; what was in it stays until all of the new is there. Raises OSError."""
+    if lprof.is_stream(os.path.abspath(given.output)):
+        with open(given.output, "w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(_text(given, profiles, stream))
+    else:
+        text = _text(given, profiles, io.StringIO())
+        lprof.write_whole(given.output, text.encode("utf-8", "backslashreplace"))
 
 
 def _text(given: argparse.Namespace, profiles: list[Profile], stream: Any) -> str:
@@ -125,14 +153,16 @@ def _text(given: argparse.Namespace, profiles: list[Profile], stream: Any) -> st
         if given.format == "text":
             return render_changes(changes, (profiles[0], profiles[1]), (given.files[0], given.files[1]), layout)
         rows = [_change_row(change) for change in changes]
-        return _csv(rows) if given.format == "csv" else json.dumps({"lines": rows}, indent=1) + "\n"
+        if given.format == "csv":
+            return _csv(rows, list(_change_row(NO_CHANGE)))
+        return json.dumps({"lines": rows}, indent=1) + "\n"
     profile = merged(profiles)
     if given.sort or given.summarize or given.rich:
         return _their_table(given, profile)
     if given.format == "json":
         return json.dumps(document(profile), indent=1) + "\n"
     if given.format == "csv":
-        return _csv(rows_of(profile))
+        return _csv(rows_of(profile), COLUMNS)
     return listing.render(profile, layout)
 
 
@@ -157,12 +187,11 @@ def _common_root(profiles: list[Profile]) -> Path | None:
     return Path(os.path.commonpath(folders)) if folders else None
 
 
-def _csv(rows: list[dict[str, Any]]) -> str:
+def _csv(rows: list[dict[str, Any]], columns: Sequence[str]) -> str:
     out = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return out.getvalue()
 
 
@@ -183,7 +212,7 @@ def document(profile: Profile) -> dict[str, Any]:
                 "calls": f.calls if full else None,
                 "suspended": f.suspended if full else None,
                 "time_ns": f.total_ns,
-                "self_ns": f.self_ns if full else None,
+                "self_ns": f.lines_self_ns if full else None,
                 "awaited_ns": f.awaited_ns if full else None,
                 "lines": [
                     {"source": profile.source(f.key.filename).line(number), **_line(number, line, full)}
@@ -227,6 +256,9 @@ class Change:
     @property
     def change_ns(self) -> int:
         return self.ns_b - self.ns_a
+
+
+NO_CHANGE = Change("", "", 0, 0, 0, 0, 0, 0, "")
 
 
 def compare(a: Profile, b: Profile) -> list[Change]:
@@ -345,7 +377,7 @@ def render_changes(
     out = [f"A = {inert(names[0])}\nB = {inert(names[1])}\n\n"]
     change = f"{100 * (total_b - total_a) / total_a:+.1f} %" if total_a else "new"
     head = f"{what}: {duration(total_a, unit)} -> {duration(total_b, unit)}  {change}"
-    out.append(layout.paint(BOLD, head) + "\n\n")
+    out.append(f"{layout.paint(BOLD, head)}\n{listing.unit_named(unit)}\n")
     slower = [c for c in changes if c.change_ns > 0][: layout.top]
     faster = [c for c in reversed(changes) if c.change_ns < 0][: layout.top]
     for title, rows, color in (("Slower", slower, RED), ("Faster", faster, GREEN)):
@@ -368,11 +400,11 @@ def _change_table(changes: list[Change], layout: listing.Layout, color: str) -> 
         rows.append([*cells, f"{c.hits_a:,}", f"{c.hits_b:,}"])
     widths = [max(len(row[n]) for row in [head, *rows]) for n in range(len(head))]
     places = [_place(c, layout) for c in changes]
-    wide = max(map(len, places))
+    wide = max(map(screen.columns, places))
     out = [layout.paint(DIM, "  ".join(f"{h:>{w}}" for h, w in zip(head, widths, strict=True))) + "\n"]
     for c, row, place in zip(changes, rows, places, strict=True):
         cells = [f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)]
-        left = "  ".join([layout.paint(color, cells[0]), *cells[1:], layout.paint(DIM, f"{place:<{wide}}")])
+        left = "  ".join([layout.paint(color, cells[0]), *cells[1:], layout.paint(DIM, screen.left(place, wide))])
         used = sum(widths) + 2 * len(widths) + wide + 2
         text = inert(c.source) or c.function
         if layout.width is not None:

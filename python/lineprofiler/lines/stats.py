@@ -117,13 +117,17 @@ def _function(function: Function, source: dict[int, str], sort_by: str) -> Funct
         lines,
         source,
         function.total_ns * NS,
-        function.self_ns * NS,
+        function.lines_self_ns * NS,
         function.awaited_ns * NS,
         function.calls,
     )
 
 
+COLUMNS = ["file", "function", "first_line", "line", "hits", "visits", "time_ns", "self_ns", "awaited_ns", "source"]
+
+
 def rows_of(profile: Profile) -> list[dict[str, Any]]:
+    """A dict of `COLUMNS` a line; None is what was not measured."""
     return [
         {
             "file": f.key.filename,
@@ -131,7 +135,7 @@ def rows_of(profile: Profile) -> list[dict[str, Any]]:
             "first_line": f.key.first_line,
             "line": number,
             "hits": line.hits,
-            "visits": line.visits,
+            "visits": line.visits if profile.full else None,
             "time_ns": line.time_ns,
             "self_ns": line.self_ns if profile.full else None,
             "awaited_ns": line.awaited_ns if profile.full else None,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lineprofiler.lines.model import Function, Line, Profile
-from lineprofiler.lines.screen import cut, emit, highlight, inert, significant
+from lineprofiler.lines.screen import cut, emit, highlight, inert, left, significant
 from lineprofiler.lines.settings import Config, column_widths
 from lineprofiler.lines.source import last_line, numbers_between
 from lineprofiler.lines.stats import in_order, lines_in_order
@@ -113,7 +113,7 @@ def _top_row(profile: Profile, root: Path | None, function: Function, number: in
     label = cut(inert(f"{shown_path(function.key.filename, root)}::{function.key.function_name}"), 50)
     content = cut(inert(profile.source(function.key.filename).line(number)), 40)
     return (
-        f"{label:<50} {number:<6} {line.hits:<10} {line.time_ns / 1000:<13.1f} {_per_hit(line):<14.1f} "
+        f"{left(label, 50)} {number:<6} {line.hits:<10} {line.time_ns / 1000:<13.1f} {_per_hit(line):<14.1f} "
         f"{_share(line.time_ns, whole):<8.1f} {content}".rstrip()
         + "\n"
     )

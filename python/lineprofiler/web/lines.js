@@ -12,12 +12,19 @@ function make(parent, tag, text, name) {
   return element;
 }
 
+// As the text has it: what lies in the middle becomes even (1.25 is 1.2), where toFixed() takes the larger.
+function fixed(x, digits) {
+  const shown = x.toFixed(digits);
+  const inTheMiddle = Math.abs((x * 2 ** (digits + 1)) % 2) === 1;
+  return inTheMiddle && Number(shown.at(-1)) % 2 ? (x - Math.sign(x) * 10 ** -(digits + 1)).toFixed(digits) : shown;
+}
+
 function duration(ns) {
-  if (ns < 999.5) return `${Math.round(ns)}ns`;
-  if (ns < 999950) return `${(ns / 1e3).toFixed(1)}us`;
-  if (ns < 999950000) return `${(ns / 1e6).toFixed(1)}ms`;
+  if (ns < 999.5) return `${fixed(ns, 0)}ns`;
+  if (ns < 999950) return `${fixed(ns / 1e3, 1)}us`;
+  if (ns < 999950000) return `${fixed(ns / 1e6, 1)}ms`;
   const s = ns / 1e9;
-  if (s < 59.995) return `${s.toFixed(2)}s`;
+  if (s < 59.995) return `${fixed(s, 2)}s`;
   const pad = (n) => String(Math.floor(n)).padStart(2, "0");
   return s < 3600 ? `${Math.floor(s / 60)}m ${pad(s % 60)}s` : `${Math.floor(s / 3600)}h ${pad((s % 3600) / 60)}m`;
 }
@@ -60,7 +67,7 @@ function hotspots() {
   for (const each of hot) {
     const row = make(body, "tr");
     const share = percent(spent(each.line), whole);
-    make(row, "td", `${share.toFixed(1)} %`, `n ${heat(share)}`);
+    make(row, "td", `${fixed(share, 1)} %`, `n ${heat(share)}`);
     make(row, "td", duration(spent(each.line)), "n");
     make(row, "td", count(each.line.hits), "n");
     const link = make(make(row, "td"), "a", `${each.f.short}:${each.line.number}${each.f.kind}`);
@@ -143,7 +150,7 @@ function row(body, f, n, line, awaits, before) {
   const cells = line.ran
     ? [count(line.hits), duration(line.time), ...(data.full ? [duration(line.self)] : []),
       ...(awaits ? [line.awaited ? duration(line.awaited) : ""] : []),
-      line.hits ? duration(line.time / line.hits) : "", share.toFixed(1)]
+      line.hits ? duration(line.time / line.hits) : "", fixed(share, 1)]
     : Array(4 + (data.full ? 1 : 0) + (awaits ? 1 : 0)).fill("");
   make(tr, "td", String(line.number), "n no");
   for (const cell of cells) make(tr, "td", cell, "n");
