@@ -228,10 +228,11 @@ def ns_of(function: Callable[[int], object], n: int) -> int:
     return time.perf_counter_ns() - start
 
 
-# Of what is taken off, however large the stated uncertainty is. 3.11 leaves and enters the hook around each call of
-# what is not profiled (random.choice and what that calls): on an AMD processor 0.42 to 0.56 were left in 24
-# processes, for which 0.57 to 0.76 were stated.
-LEFT_AT_MOST = 2 / 3 if sys.version_info[:2] == (3, 11) else 1 / 2
+# 3.11 leaves and enters the hook around each call of what is not profiled (random.choice and what that calls): on an
+# AMD processor 0.42 to 0.56 of what is taken off were left in 24 processes, where a half is allowed and 0.57 to 0.76
+# were stated. Known, and said by the runner; no more than two thirds all the same.
+KNOWN = 3  # exit code
+KNOWN_OF = "tree search" if sys.version_info[:2] == (3, 11) else ""
 
 
 def shares_of_uncertainty(cost: dict[str, float]) -> list[float]:
@@ -250,12 +251,11 @@ def what_is_left(name: str) -> None:
     corrected: list[int] = []
     visits = 0
 
-    def allowed() -> float:
+    def allowed(share: float = 1 / 2) -> float:
         bound = max(0.15 * min(bare), 10 * visits)
         if name in LESS_FORESEEN:
             taken = min(whole) - min(corrected)
-            most = max(bound, taken * LEFT_AT_MOST)
-            bound = min(bound + max(shares_of_uncertainty(engine.own_cost)) * taken, most)
+            bound = min(bound + max(shares_of_uncertainty(engine.own_cost)) * taken, max(bound, taken * share))
         return bound
 
     def apart() -> int:
@@ -276,6 +276,9 @@ def what_is_left(name: str) -> None:
         assert all(row[4] >= 0 and row[5] >= 0 for row in rows)
     figures = (min(bare), min(whole), min(corrected), visits, engine.own_cost)
     assert min(whole) - min(bare) > 5 * visits, figures  # there is something to correct
+    if name == KNOWN_OF and allowed() < apart() <= allowed(2 / 3):
+        print(figures[:3])
+        sys.exit(KNOWN)
     assert apart() <= allowed(), figures
 
 
@@ -288,6 +291,8 @@ def test_what_is_left_is_the_programs_own_time(name: str) -> None:
     # Each in a process of its own: where another test has imported greenlet, every frame is traced before Python 3.12.
     env = {**os.environ, "PYTHONPATH": str(Path(lineprograms.__file__).parent)}
     done = subprocess.run([sys.executable, __file__, name], env=env, capture_output=True, text=True, timeout=120)
+    if name == KNOWN_OF and done.returncode == KNOWN:
+        pytest.xfail("3.11 leaves more than half of what it takes off where calls are not foreseen (docs/lines.md)")
     assert done.returncode == 0, done.stderr
 
 
