@@ -24,8 +24,9 @@ from typing import Any
 import pytest
 from lptest import LIMIT_S, Done, environment, lineprofiler, run_process
 
-# A collector ends within a second after the last process; two busy cores may need some more.
+COLLECTOR_NAME = "lineprofiler-co"  # lineprofiler-collector, as the kernel cuts it
 COLLECTOR_LOCK_FD = 3  # LOCK_FD of src/collector/start.c
+# A collector ends within a second after the last process; two busy cores may need some more.
 SETTLED_S = 5.0
 
 
@@ -69,6 +70,19 @@ def processes_holding(start: str, fd: int) -> list[int]:
     return found
 
 
+def is_leaving(pid: int) -> bool:
+    """Whether a collector has still to give its descriptors back, locks with them: a killed one loses its command line
+    and its list of descriptors first, and may be kept from going on by others. A thread that is a zombie has done it.
+    """
+    with contextlib.suppress(OSError):
+        for thread in os.scandir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                name, rest = Path(thread.path, "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+                if name.startswith("lineprofiler-") and rest.split()[0] not in ("Z", "X"):
+                    return True
+    return False
+
+
 def descriptors(pid: int) -> list[str]:
     """What the descriptors of a process lead to; empty if it has ended."""
     found = []
@@ -85,6 +99,7 @@ class Stage:
     shm: Path
     started: list[subprocess.Popen[str]] = field(default_factory=list)
     scripts: int = 0
+    known: set[int] = field(default_factory=set)  # collectors that were seen
     collector: bool = True  # False: programs run without one, and look after themselves
 
     @property
@@ -148,9 +163,12 @@ class Stage:
 
     def collectors(self) -> list[int]:
         """Pids of the collectors of programs of this stage, also of one that is just becoming one: the kernel lets the
-        program go on a moment before name and command line are there. Its lock is where it will look for it."""
-        running = processes_with(str(self.shm), "lineprofiler-co")
-        return sorted({*running, *processes_holding(f"{self.shm}/", COLLECTOR_LOCK_FD)})
+        program go on a moment before name and command line are there. Its lock is where it will look for it. And of
+        one that was seen and has not left its lock yet."""
+        running = processes_with(str(self.shm), COLLECTOR_NAME)
+        leaving = {pid for pid in self.known if is_leaving(pid)}
+        self.known = {*running, *processes_holding(f"{self.shm}/", COLLECTOR_LOCK_FD), *leaving}
+        return sorted(self.known)
 
     def settle(self) -> None:
         """Waits until the collectors of what has ended are gone: a second is promised, more is for a loaded machine."""
