@@ -25,7 +25,6 @@
 #if LPY_FRAME_TRACING
 
 #include <stdlib.h>
-
 #define NOINLINE __attribute__((noinline))
 
 /* What stands in the extra slot of a code object: NULL nothing, an odd number the round in which nobody wanted it, else: */
@@ -89,8 +88,7 @@ static inline trace_code *code_in(uintptr_t slot)
 
 static void free_slot(void *slot)
 {
-    if (!((uintptr_t)slot & 1u))
-        free(slot);
+    free(code_in((uintptr_t)slot));
 }
 
 /* Frees what was there. */
@@ -136,7 +134,8 @@ static inline bool code_calls_us(const PyCodeObject *code)
 {
     uintptr_t slot = slot_of(code);
 
-    return slot != state.plain && (code_in(slot) || (state.selecting && slot != state.round && !here.asking));
+    return slot != state.plain &&
+           (LP_LIKELY(code_in(slot)) || (state.selecting && slot != state.round && !here.asking));
 }
 
 /* ---- the trace function of a thread ---- */
@@ -459,23 +458,24 @@ static inline PyObject *evaluate(PyThreadState *tstate, lpy_frame *frame, int th
     return result;
 }
 
-/* The same for a marked frame in a thread that nobody else traces: `before` is our function, or none. */
-static inline PyObject *evaluate_alone(PyThreadState *tstate, lpy_frame *frame, int throwing, Py_tracefunc before)
+/* The same in a thread that nobody else traces, by what stands there `before` and `within`: our function, or none. */
+static inline PyObject *evaluate_alone(PyThreadState *tstate, lpy_frame *frame, int throwing, Py_tracefunc before,
+                                       Py_tracefunc within)
 {
     lpy_cframe *cframe = tstate->cframe;
     bool flagged = cframe->use_tracing;
     unsigned epoch = epoch_here();
     PyObject *result;
 
-    tstate->c_tracefunc = trace_alone;
-    here.limit = 0;
-    flag_set(cframe, true);
+    tstate->c_tracefunc = within;
+    here.limit = within ? 0 : here.not_deep;
+    flag_set(cframe, within != NULL);
     result = state.next(tstate, frame, throwing);
     if (LP_UNLIKELY(PyDict_GET_SIZE(state.modules) != state.modules_seen))
         look_for_greenlets();
     if (LP_UNLIKELY(epoch != epoch_here()))
         return result;
-    if (LP_LIKELY(tstate->c_tracefunc == trace_alone && !tstate->c_profilefunc)) {
+    if (LP_LIKELY(tstate->c_tracefunc == within && !tstate->c_profilefunc)) {
         tstate->c_tracefunc = before;
         here.limit = before ? 0 : here.not_deep;
         flag_set(cframe, flagged);
@@ -541,7 +541,7 @@ static inline bool is_direct(const PyThreadState *tstate, const lpy_frame *frame
     return distance == state.direct;
 }
 
-/* Everything but a call that has nothing to do with us. */
+/* Everything but a call that has nothing to do with us, and the usual one of those that leave a marked frame. */
 static NOINLINE PyObject *hook_slowly(PyThreadState *tstate, lpy_frame *frame, int throwing, uintptr_t stack)
 {
     bool marked = code_calls_us(lpy_frame_code(frame)) || state.greenlets;
@@ -556,16 +556,28 @@ static NOINLINE PyObject *hook_slowly(PyThreadState *tstate, lpy_frame *frame, i
     if (!marked && !is_ours(before) && here.limit)
         return state.next(tstate, frame, throwing);
     if (LP_LIKELY(marked && !tstate->tracing && !tstate->c_profilefunc && before == (here.limit ? NULL : trace_alone)))
-        return evaluate_alone(tstate, frame, throwing, before);
+        return evaluate_alone(tstate, frame, throwing, before, trace_alone);
     return evaluate(tstate, frame, throwing, marked);
+}
+
+/* A marked frame calls one that is not, in a thread that nobody else traces: short, since it comes between the program's own code. */
+static NOINLINE PyObject *hook_left(PyThreadState *tstate, lpy_frame *frame, int throwing, uintptr_t stack)
+{
+    lp_lines_cost(is_direct(tstate, frame, stack) ? LP_LINE_LEFT : LP_LINE_LEFT_C);
+    return evaluate_alone(tstate, frame, throwing, trace_alone, NULL);
 }
 
 static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
 {
     uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
 
-    if (LP_UNLIKELY(slot_of(lpy_frame_code(frame)) != state.passes || tstate->c_tracefunc || stack < ~here.limit))
+    if (LP_UNLIKELY(slot_of(lpy_frame_code(frame)) != state.passes))
         return hook_slowly(tstate, frame, throwing, stack);
+    if (LP_UNLIKELY(tstate->c_tracefunc || stack < ~here.limit)) {
+        bool usual = tstate->c_tracefunc == trace_alone && !here.limit && stack >= ~here.not_deep && state.active &&
+                     !tstate->tracing && !tstate->c_profilefunc;
+        return (usual ? hook_left : hook_slowly)(tstate, frame, throwing, stack);
+    }
     if (LP_LIKELY(is_direct(tstate, frame, stack)))
         lp_lines_cost(LP_LINE_UNMARKED);
     return state.next(tstate, frame, throwing);

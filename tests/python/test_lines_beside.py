@@ -208,6 +208,48 @@ def test_setprofile_and_cprofile(tmp_path: Path) -> None:
     assert beside.stdout == alone.stdout
 
 
+@pytest.mark.parametrize("kind", ["trace", "profile"])
+def test_a_tool_that_a_function_puts_in_that_is_not_marked(kind: str) -> None:
+    """Before 3.12 such a call leaves what is measured by a short way, which has to see that it comes back otherwise."""
+    seen: list[tuple[str, str]] = []
+
+    def tool(frame: Any, event: str, arg: object) -> Any:
+        seen.append((frame.f_code.co_name, event))
+        return tool
+
+    def put(what: Any) -> None:
+        getattr(sys, f"set{kind}")(what)
+
+    def inner(what: Any) -> None:
+        put(what)
+
+    def f() -> int:
+        total = g()
+        inner(tool)
+        total += g()
+        inner(None)
+        total += g()
+        return total
+
+    def g() -> int:
+        return 1
+
+    before = getattr(sys, f"get{kind}")()
+    try:
+        f()
+        alone = seen[:]
+        seen.clear()
+        with marked(f, g) as p:
+            f()
+            f()
+    finally:
+        put(before)
+    assert H(p, f) == {1: 2, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2}
+    assert H(p, g) == {1: 6}
+    assert ("g", "return") in alone
+    assert seen == 2 * alone
+
+
 def test_pdb(tmp_path: Path) -> None:
     alone, beside = both_ways(
         tmp_path,
