@@ -5,7 +5,7 @@ static const lp_cli_option options[] = {
     {"--all", 0, NULL, NULL, offsetof(lp_cli_values, all), "name every phase in the notes"},
     {"--format", 0, "FORMAT", "text|json", offsetof(lp_cli_values, format), "text (default) or json"},
     {"--json", 0, NULL, NULL, offsetof(lp_cli_values, json), NULL},
-    {"--output", 'o', "PATH", NULL, offsetof(lp_cli_values, output), "write to a file instead of stdout"},
+    {"--output", 'o', "PATH", NULL, offsetof(lp_cli_values, output), "write to a file instead of stdout (-: stdout)"},
 };
 
 /* Reads a run without changing anything in its directory. LP_EXIT_OK: *run is owned by the caller. */

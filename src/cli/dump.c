@@ -15,7 +15,7 @@
 #define FILE_MAX (256u << 20) /* bytes; no file of ours is larger */
 
 static const lp_cli_option options[] = {
-    {"--output", 'o', "PATH", NULL, offsetof(lp_cli_values, output), "write to a file instead of stdout"},
+    {"--output", 'o', "PATH", NULL, offsetof(lp_cli_values, output), "write to a file instead of stdout (-: stdout)"},
 };
 
 static lp_status read_snapshot(int fd, size_t size, const char *path, lp_worker **worker, lp_error *error)

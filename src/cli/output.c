@@ -71,6 +71,8 @@ int lp__cli_output_open(lp_cli_output *output, const char *path, const lp_cli_io
 {
     struct stat old;
 
+    if (path && strcmp(path, "-") == 0) /* as other tools have it; "./-" is the file of that name */
+        path = NULL;
     *output = (lp_cli_output){.io = io, .sink = io->out, .fd = -1, .path = path};
     output->text = (lp_text_options){.width = io->width, .color = io->color, .utf8 = io->utf8, .samples = true};
     if (!path)

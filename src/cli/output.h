@@ -16,7 +16,7 @@ typedef struct lp_cli_output {
     char *temporary;  /* owned; NULL: `target` is written directly */
 } lp_cli_output;
 
-/* path NULL: stdout. On failure it has been said on stderr and nothing is to be closed. */
+/* path NULL or "-": stdout. On failure it has been said on stderr and nothing is to be closed. */
 int lp__cli_output_open(lp_cli_output *output, const char *path, const lp_cli_io *io);
 /* Moves a file into place. Gives `result`, or LP_EXIT_USAGE when it could not be written (said on stderr). */
 int lp__cli_output_close(lp_cli_output *output, int result);

@@ -15,7 +15,7 @@ static const lp_cli_option lines_options[] = {
     {"--summarize", 'm', NULL, NULL, 0, "line_profiler's table, a line for each function at its end"},
     {"--rich", 'r', NULL, NULL, 0, "line_profiler's table, with the source in colours"},
     {"--html", 0, "PATH", NULL, 0, "write the annotated source as a page, and print nothing"},
-    {"--output", 'o', "PATH", NULL, 0, "write to this file instead of standard output"},
+    {"--output", 'o', "PATH", NULL, 0, "write to this file instead of stdout (-: stdout)"},
 };
 
 static const lp_cli_option run_options[] = {

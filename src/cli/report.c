@@ -8,7 +8,7 @@ static const lp_cli_option options[] = {
     {"--format", 0, "FORMAT", "text|json|html", offsetof(lp_cli_values, format),
      "text (default) or json; html is not there yet"},
     {"--json", 0, NULL, NULL, offsetof(lp_cli_values, json), NULL},
-    {"--output", 'o', "PATH", NULL, offsetof(lp_cli_values, output), "write to a file instead of stdout"},
+    {"--output", 'o', "PATH", NULL, offsetof(lp_cli_values, output), "write to a file instead of stdout (-: stdout)"},
 };
 
 static int write_report(const lp_cli_call *call, const lp_report *report, bool json, int result)

@@ -77,6 +77,7 @@ def test_options_in_every_spelling(mcts: Path, tmp_path: Path) -> None:
         out.unlink(missing_ok=True)
         assert lineprofiler("report", mcts, *words).expect().stdout == ""
         assert out.read_text() == text
+    assert lineprofiler("report", mcts, "-o", "-", cwd=tmp_path).expect().stdout == text
     assert os.listdir(tmp_path) in (["run", "out"], ["out", "run"])  # no temporary file is left
 
 

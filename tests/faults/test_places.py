@@ -280,7 +280,7 @@ def test_run_directory_goes_while_recording(stage: Stage, what: str) -> None:
     assert program.stdin is not None
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
-    wait_for(lambda: stage.snapshots(), "a snapshot")
+    wait_for(lambda: stage.whole_snapshots(), "a snapshot")
     moved = stage.folder / "moved"
     stage.run.rename(moved)
     if what == "removed":
@@ -375,7 +375,7 @@ def test_run_directory_is_moved_before_the_close(stage: Stage, instead: str) -> 
     assert program.stdin is not None
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
-    wait_for(lambda: stage.snapshots(), "a snapshot")
+    wait_for(lambda: stage.whole_snapshots(), "a snapshot")
     stage.run.rename(stage.folder / "moved")
     elsewhere = stage.folder / "elsewhere"
     elsewhere.mkdir()
@@ -625,7 +625,7 @@ def test_collector_is_stopped(stage: Stage) -> None:
     assert program.stdin is not None
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
-    wait_for(lambda: len(stage.collectors()) == 1 and stage.snapshots(), "a collector at work")
+    wait_for(lambda: len(stage.collectors()) == 1 and stage.whole_snapshots(), "a collector at work")
     (pid,) = stage.collectors()
     os.kill(pid, signal.SIGSTOP)
     try:

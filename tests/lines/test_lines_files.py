@@ -261,6 +261,21 @@ def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
     assert lineprofiler("lines", "a.lprof", "-o", "/dev/stdout", cwd=tmp_path).expect().stdout.count("return x") > 0
 
 
+def test_a_dash_is_standard_output(tmp_path: Path) -> None:
+    """And no file of that name appears, also where there is no text to be shown."""
+    lprof.write(tmp_path / "a.lprof", example(tmp_path / "m.py"))
+    (tmp_path / "p.py").write_text("print('ran')")
+    shown = lineprofiler("lines", "a.lprof", "--top", "3", cwd=tmp_path).expect().stdout
+    assert lineprofiler("lines", "a.lprof", "--top", "3", "-o", "-", cwd=tmp_path).expect().stdout == shown
+    both = lineprofiler("lines", "a.lprof", "--top", "3", "-o", "-", "--html", "a.html", cwd=tmp_path).expect()
+    assert both.stdout == shown
+    for words in (["lines", "a.lprof", "--html", "-"], ["run", "--html", "-", "p.py"], ["run", "-o", "-", "p.py"]):
+        done = lineprofiler(*words, cwd=tmp_path).expect(2)
+        assert (done.stdout, "take" in done.stderr, "./- is one" in done.stderr) == ("", True, True)
+    lineprofiler("run", "-q", "-o", "./-", "p.py", cwd=tmp_path).expect()
+    assert {p.name for p in tmp_path.iterdir()} >= {"-", "a.lprof", "p.py"}
+
+
 def test_the_table_of_line_profiler(tmp_path: Path) -> None:
     """What ``python -m line_profiler`` prints of the same file, with its options and its settings."""
     stats = LineStats({("a.py", 1, "f"): [(2, 1, 900)], ("b.py", 1, "g"): [(2, 1, 100)], ("c.py", 1, "h"): []}, 1e-9)

@@ -49,20 +49,6 @@ def start_open(stage: Stage, end: str = "pass", interval: str = "30.0", **extra:
     return program
 
 
-def the_collector(stage: Stage) -> int:
-    """The one that has signed: before that it may be anybody's start, which is given ten seconds."""
-
-    def signed() -> bool:
-        found = stage.collectors()
-        return len(found) == 1 and any(
-            p.read_text().split()[2:3] == [str(found[0])] for p in stage.shm.glob("lineprofiler-*/*/.collector-*.lock")
-        )
-
-    wait_for(signed, "a collector", GUARD_S)
-    (pid,) = stage.collectors()
-    return pid
-
-
 def segment_files(stage: Stage) -> list[Path]:
     """What is there now, while somebody may live."""
     return sorted(stage.shm.glob("lineprofiler-*/*/[!.]*"))
@@ -92,7 +78,7 @@ def test_a_killed_worker_is_written_at_once(stage: Stage) -> None:
     program.kill()
     program.wait()
     wait_for(
-        lambda: any(f"_{program.pid}_" in p.name for p in stage.snapshots() if p.name[0] == "w"),
+        lambda: any(f"_{program.pid}_" in p.name for p in stage.whole_snapshots()),
         "its snapshot",
         GUARD_S,
     )
@@ -134,7 +120,7 @@ def test_death_of_the_only_process(stage: Stage, how: str) -> None:
 def test_names_of_segments_are_removed(stage: Stage) -> None:
     """logind empties a user's shared memory at logout: what the collector has open is not lost by that."""
     program = start_open(stage)
-    pid = the_collector(stage)
+    pid = stage.the_collector()
     (segment,) = segment_files(stage)
     wait_for(lambda: str(segment) in links_of(pid), "opened by the collector")
     segment.unlink()
@@ -152,7 +138,7 @@ def test_names_are_removed_and_another_collector_comes(stage: Stage) -> None:
     """The files go, the folder stays, and a process begins at once: its collector cannot see a segment without a name,
     so the first one stays for that."""
     program = start_open(stage, LINEPROFILER_RUN_ID="same")
-    first = the_collector(stage)
+    first = stage.the_collector()
     (segment,) = segment_files(stage)
     wait_for(lambda: str(segment) in links_of(first), "opened by the collector")
     os.kill(first, signal.SIGSTOP)  # it would make its lock anew
@@ -189,7 +175,7 @@ def test_exec_is_an_end_and_a_stopped_process_is_not(stage: Stage) -> None:
     stopped.send_signal(signal.SIGSTOP)
     executed = start_open(stage, end="os.execv('/bin/sleep', ['sleep', '600'])")
     wait_for(
-        lambda: any(f"_{executed.pid}_" in p.name for p in stage.snapshots()),
+        lambda: any(f"_{executed.pid}_" in p.name for p in stage.whole_snapshots()),
         "snapshot of the one that executed",
         GUARD_S,
     )
@@ -203,7 +189,7 @@ def test_a_segment_that_cannot_be_written_is_left_to_a_reader(stage: Stage) -> N
     stage.run.mkdir()
     (stage.run / "workers").write_text("in the way")  # before anybody has made it: the first samples would
     program = start_open(stage)
-    the_collector(stage)
+    stage.the_collector()
     program.kill()
     program.wait()
     stage.settle()
@@ -222,8 +208,8 @@ def test_a_segment_that_cannot_be_written_is_left_to_a_reader(stage: Stage) -> N
 def test_a_process_that_waits_is_written_too(stage: Stage) -> None:
     """Its own snapshots would wait for its next phase; here it passes through none."""
     program = start_open(stage, interval="0.2")
-    wait_for(stage.snapshots, "a snapshot", GUARD_S)
-    (snapshot,) = [p for p in stage.snapshots() if p.name[0] == "w"]
+    wait_for(stage.whole_snapshots, "a snapshot", GUARD_S)
+    (snapshot,) = stage.whole_snapshots()
     dump = stage.command("dump", snapshot).expect().stdout
     assert "inner" in dump
     generation = snapshot.name.split(".")[-2]
@@ -234,12 +220,12 @@ def test_a_process_that_waits_is_written_too(stage: Stage) -> None:
 
 def test_terminate_means_write_everything_now(stage: Stage) -> None:
     program = start_open(stage, interval="1000.0")
-    pid = the_collector(stage)
+    pid = stage.the_collector()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         before = {p.name for p in stage.snapshots()}
         os.kill(pid, number)
         wait_for(
-            lambda before=before: {p.name for p in stage.snapshots() if p.name[0] == "w"} - before,
+            lambda before=before: {p.name for p in stage.whole_snapshots()} - before,
             "a new snapshot",
             GUARD_S,
         )
@@ -249,7 +235,7 @@ def test_terminate_means_write_everything_now(stage: Stage) -> None:
 
 def test_moved_run_directory(stage: Stage) -> None:
     program = start_open(stage, interval="0.2")
-    wait_for(stage.snapshots, "a snapshot", GUARD_S)
+    wait_for(stage.whole_snapshots, "a snapshot", GUARD_S)
     stage.run.rename(stage.folder / "moved")
     program.kill()
     program.wait()
@@ -310,7 +296,7 @@ def test_one_collector_for_all_processes(stage: Stage) -> None:
     for program in programs:
         assert program.stdout is not None
         assert program.stdout.readline() == "inside\n"
-    pid = the_collector(stage)
+    pid = stage.the_collector()
     assert lock_file(stage).read_text().split()[2] == str(pid)
     for program in programs:
         program.kill()
@@ -322,7 +308,7 @@ def test_one_collector_for_all_processes(stage: Stage) -> None:
 
 def test_a_second_collector_leaves_at_once(stage: Stage) -> None:
     program = start_open(stage)
-    pid = the_collector(stage)
+    pid = stage.the_collector()
     folder = lock_file(stage).parent
     second = subprocess.run([PROGRAM, folder, stage.run], timeout=30, check=False)
     assert second.returncode == 0
@@ -333,7 +319,7 @@ def test_a_second_collector_leaves_at_once(stage: Stage) -> None:
 def test_a_removed_lock_is_made_again(stage: Stage) -> None:
     """Somebody took the collector for dead and removed its file: it notices, or it would be one of two for ever."""
     program = start_open(stage)
-    pid = the_collector(stage)
+    pid = stage.the_collector()
     path = lock_file(stage)
     path.unlink()
     wait_for(lambda: path.exists() and path.read_text().split()[2:3] == [str(pid)], "its file again", GUARD_S)
@@ -358,19 +344,19 @@ def start_of(pid: int) -> str:
 def test_a_lock_that_outlived_its_collector(stage: Stage) -> None:
     """A child that was forked in the wrong moment can hold the lock on: its signer is dead, so the file is replaced."""
     first = start_open(stage)
-    pid = the_collector(stage)
+    pid = stage.the_collector()
     os.kill(pid, signal.SIGKILL)
     path = lock_file(stage)
     wait_for(lambda: not is_locked(path), "the lock is free")
     with path.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         second = start_open(stage, LINEPROFILER_RUN_ID=path.parent.name)
-        assert the_collector(stage) != pid
+        assert stage.the_collector() != pid
         for program in (first, second):
             program.kill()
             program.wait()
         stage.settle()
-    assert len([p for p in stage.snapshots() if p.name[0] == "w"]) == 2
+    assert len(stage.whole_snapshots()) == 2
     assert segment_files(stage) == []
 
 
@@ -399,7 +385,7 @@ def test_leaving_against_arriving(stage: Stage) -> None:
     stage.python(ARRIVES, 7).expect()
     stage.settle()
     assert segment_files(stage) == []
-    assert len([p for p in stage.snapshots() if p.name[0] == "w"]) == 40
+    assert len(stage.whole_snapshots()) == 40
     assert stage.segments() == []
     report = stage.report()
     report.healthy()
@@ -411,7 +397,7 @@ def test_arriving_while_it_decides_to_leave(stage: Stage) -> None:
     ends by the continuing (epoll_wait returns EINTR), so it decides without having been told: it must look again."""
     for _ in range(4):
         first = start_open(stage, LINEPROFILER_RUN_ID="same")
-        pid = the_collector(stage)
+        pid = stage.the_collector()
         first.kill()
         first.wait()
         wait_for(lambda: not segment_files(stage), "the first is written", GUARD_S)
@@ -477,7 +463,7 @@ def test_the_collector_killed_at_random(stage: Stage, end: str) -> None:
 def test_collector_and_worker_killed_together(stage: Stage) -> None:
     """The whole process group, say: a reader adopts, and clears away what the collector left."""
     program = start_open(stage)
-    pid = the_collector(stage)
+    pid = stage.the_collector()
     os.kill(pid, signal.SIGSTOP)
     program.kill()
     program.wait()
@@ -610,7 +596,7 @@ def test_sixteen_processes_end_together(stage: Stage) -> None:
     program.stdin.write("go\n")
     program.stdin.flush()
     assert program.stdout.readline() == "killed\n"
-    wait_for(lambda: len([p for p in stage.snapshots() if p.name[0] == "w"]) >= 16, "16 snapshots", GUARD_S)
+    wait_for(lambda: len(stage.whole_snapshots()) >= 16, "16 snapshots", GUARD_S)
     wait_for(lambda: len(segment_files(stage)) <= 1, "16 segments gone", GUARD_S)
     program.kill()
     program.wait()

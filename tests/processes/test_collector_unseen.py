@@ -249,7 +249,7 @@ def test_collector_is_nobodys_process(stage: Stage) -> None:
     )
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
-    wait_for(lambda: stage.snapshots(), "a snapshot: it has settled down")
+    wait_for(lambda: stage.whole_snapshots(), "a snapshot: it has settled down")
     (pid,) = stage.collectors()
     status = dict(
         line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line
@@ -276,7 +276,7 @@ def test_collector_is_nobodys_process(stage: Stage) -> None:
     assert b"SECRET" not in Path(f"/proc/{pid}/environ").read_bytes()
     links = [os.readlink(e.path) for e in os.scandir(f"/proc/{pid}/fd")]
     assert not [link for link in links if link.endswith("/mine")]
-    (file,) = [p for p in stage.snapshots() if p.name[0] == "w"]
+    (file,) = stage.whole_snapshots()
     assert file.stat().st_mode & 0o777 == 0o640, "files are for whom the program's are"
     if "TESTS_SANITIZED" not in os.environ:  # whose shadow memory is resident, too
         rss = int(status["VmRSS"].split()[0])

@@ -20,7 +20,7 @@ import controlgroups
 import pytest
 from injection import compiled, preloaded
 from lpsamples import BE_SEEN, Samples, read
-from lpstage import Stage, wait_for
+from lpstage import Stage, is_leaving, wait_for
 from phases import real_memory
 
 from lineprofiler.accounting import merge_run
@@ -640,14 +640,6 @@ def test_a_real_control_group_with_limits(stage: Stage) -> None:
         assert 0.2 <= host.known("cgroup_cpu", "host")[-1] / 1e6 <= used
 
 
-def is_ending(pid: int) -> bool:
-    """It may still have files, and so locks. A process that was killed first loses its memory, by which it is known."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
-    except OSError:
-        return False
-
-
 def test_a_clock_that_is_set_in_mid_run(stage: Stage, clocks: Path) -> None:
     """The time of day falls back by an hour, and later jumps ahead by two, while a collector samples: nothing but that
     is said of it. The collector is one that was started by hand, with clocks of its own."""
@@ -671,12 +663,11 @@ def test_a_clock_that_is_set_in_mid_run(stage: Stage, clocks: Path) -> None:
     )
     assert program.stdout is not None
     program.stdout.readline()
-    wait_for(stage.collectors, "the collector")
-    (first,) = stage.collectors()
+    first = stage.the_collector()
     command = Path(f"/proc/{first}/cmdline").read_bytes().decode().split("\0")
     wait_for(stage.samples, "its file")
     os.kill(first, signal.SIGKILL)
-    wait_for(lambda: not is_ending(first), "its end, and with it that of its lock")
+    wait_for(lambda: not is_leaving(first), "its end, and with it that of its lock")
     moved = stage.folder / "moved"
     moved.write_bytes(bytes(24))
     env = stage.environment(LD_PRELOAD=preloaded(clocks), LP_TEST_CLOCKS=str(moved))

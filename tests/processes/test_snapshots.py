@@ -134,7 +134,7 @@ def test_no_reader_ever_sees_half_a_snapshot(stage: Stage) -> None:
             profiler.snapshot()
         """
     )
-    wait_for(lambda: stage.snapshots(), "the first snapshot")
+    wait_for(lambda: stage.whole_snapshots(), "the first snapshot")
     from lineprofiler.accounting import merge_run
 
     reads, last = 0, 0

@@ -170,6 +170,18 @@ class Stage:
         self.known = {*running, *processes_holding(f"{self.shm}/", COLLECTOR_LOCK_FD), *leaving}
         return sorted(self.known)
 
+    def the_collector(self) -> int:
+        """The one that has signed: before that it may be anybody's start, which is given ten seconds."""
+
+        def signed() -> bool:
+            found = self.collectors()
+            locks = self.shm.glob("lineprofiler-*/*/.collector-*.lock")
+            return len(found) == 1 and any(p.read_text().split()[2:3] == [str(found[0])] for p in locks)
+
+        wait_for(signed, "a collector")
+        (pid,) = self.collectors()
+        return pid
+
     def settle(self) -> None:
         """Waits until the collectors of what has ended are gone: a second is promised, more is for a loaded machine."""
         deadline = time.monotonic() + SETTLED_S
@@ -184,6 +196,10 @@ class Stage:
     def snapshots(self) -> list[Path]:
         """And what else lies about there, but samples."""
         return sorted(p for p in self.run.glob("workers/*/*") if p.suffix != ".samples")
+
+    def whole_snapshots(self) -> list[Path]:
+        """Snapshots that are in their place, without those that are just being written under another name."""
+        return [p for p in self.snapshots() if p.name[0] == "w"]
 
     def samples(self, kind: str = "w") -> list[Path]:
         """Sample files of processes, or of hosts (`host`)."""

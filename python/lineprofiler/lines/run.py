@@ -185,6 +185,8 @@ def _check(given: argparse.Namespace, program: list[str]) -> None:
     if given.output_interval is not None and given.output is None:
         raise UsageError("--output-interval needs a file to write: -o FILE")
     for path in (given.output, given.html):
+        if path == "-":  # stdout is the program's
+            raise UsageError("-o and --html take the name of a file; ./- is one")
         if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise UsageError(f"{path}: no such folder")
         if path is not None and os.path.isdir(path):

@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     add("-m", "--summarize", action="store_true", help="line_profiler's table, a line for each function at its end")
     add("-r", "--rich", action="store_true", help="line_profiler's table, with the source in colours")
     add("--html", metavar="PATH", help="write the annotated source as a page, and print nothing")
-    add("-o", "--output", metavar="PATH", help="write to this file instead of standard output")
+    add("-o", "--output", metavar="PATH", help="write to this file instead of stdout (-: stdout)")
     return found
 
 
@@ -71,10 +71,12 @@ def main(arguments: list[str]) -> int:
             raise UsageError("--diff has no page")
         if given.html is not None and given.output is not None and lprof.is_same_file(given.html, given.output):
             raise UsageError(f"{given.html}: -o and --html name the same file")
+        if given.html == "-":
+            raise UsageError("--html takes the name of a file; ./- is one")
         if given.top < 0:
             raise UsageError("--top must be 0 lines or more")
         for path in (given.output, given.html):
-            for read in given.files if path is not None else ():
+            for read in given.files if path not in (None, "-") else ():
                 if lprof.is_same_file(path, read):
                     raise UsageError(f"{path}: is read, and would be written over")
         if given.unit is not None and not 0 < given.unit < math.inf:
@@ -89,7 +91,7 @@ def main(arguments: list[str]) -> int:
             write_page(given.html, merged(profiles), " ".join(map(os.path.basename, given.files)), find_project_root())
         if given.html is not None and given.output is None:
             return 0
-        if given.output is None:
+        if given.output in (None, "-"):
             if sys.stdout is None:  # a process may have none: then what was asked for has gone nowhere
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             screen.emit(_text(given, profiles, None))
