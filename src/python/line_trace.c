@@ -25,7 +25,7 @@
 #if LPY_FRAME_TRACING
 
 #include <stdlib.h>
-#define NOINLINE __attribute__((noinline))
+#define NOINLINE __attribute__((noinline, aligned(64))) /* its pace is by where it lies */
 
 /* What stands in the extra slot of a code object: NULL nothing, an odd number the round in which nobody wanted it, else: */
 typedef struct trace_code {
@@ -375,7 +375,7 @@ static inline bool usual_event(PyFrameObject *object, int what, PyObject *arg)
     return true;
 }
 
-static __attribute__((flatten)) int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
+static __attribute__((flatten, aligned(64))) int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
 {
     (void)object;
     if (LP_UNLIKELY(state.aside))
@@ -567,7 +567,7 @@ static NOINLINE PyObject *hook_left(PyThreadState *tstate, lpy_frame *frame, int
     return evaluate_alone(tstate, frame, throwing, trace_alone, NULL);
 }
 
-static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
+static NOINLINE PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing)
 {
     uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
 

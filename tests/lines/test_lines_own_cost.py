@@ -228,9 +228,9 @@ def ns_of(function: Callable[[int], object], n: int) -> int:
     return time.perf_counter_ns() - start
 
 
-# On an AMD processor 3.11 leaves 0.38 to 0.50 of what is taken off (60 processes, after 60 rounds), where a half is
-# allowed; 0.42 to 0.56 in 24 processes before calls out of measured code were made cheaper. About as much is left
-# without random moves: it is in measured lines, too. Known, and said by the runner; no more than two thirds.
+# On an AMD processor 3.11 leaves 0.37 to 0.48 of what is taken off (16 processes, after 60 rounds), where a half is
+# allowed; 0.46 to 0.55 in turns with them before calls out of measured code were made cheaper. No less a share of the
+# time is left without random moves: it is in measured lines, too. Known, and said by the runner; at most two thirds.
 KNOWN = 3  # exit code
 KNOWN_OF = "tree search" if sys.version_info[:2] == (3, 11) else ""
 
