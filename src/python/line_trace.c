@@ -70,7 +70,7 @@ static __thread struct {
     bool asking;         /* runs a `select` */
 } here __attribute__((tls_model("initial-exec")));
 
-static int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg);
+static __attribute__((aligned(64))) int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg);
 static int trace_both(PyObject *object, PyFrameObject *frame, int what, PyObject *arg);
 static PyObject *hook(PyThreadState *tstate, lpy_frame *frame, int throwing);
 
@@ -375,7 +375,7 @@ static inline bool usual_event(PyFrameObject *object, int what, PyObject *arg)
     return true;
 }
 
-static __attribute__((flatten, aligned(64))) int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
+static __attribute__((flatten)) int trace_alone(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
 {
     (void)object;
     if (LP_UNLIKELY(state.aside))
