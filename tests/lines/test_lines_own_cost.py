@@ -228,9 +228,9 @@ def ns_of(function: Callable[[int], object], n: int) -> int:
     return time.perf_counter_ns() - start
 
 
-# On an AMD processor 3.11 leaves 0.37 to 0.48 of what is taken off (16 processes, after 60 rounds), where a half is
-# allowed; 0.46 to 0.55 in turns with them before calls out of measured code were made cheaper. No less a share of the
-# time is left without random moves: it is in measured lines, too. Known, and said by the runner; at most two thirds.
+# On an AMD processor 3.11 leaves 0.38 to 0.52 of what is taken off (one of 40 processes more than the half that is
+# allowed, after 60 rounds; nine of 40 in turns with them, before calls out of measured code were cheaper). No less a
+# share of the time is left without random moves: it is in measured lines, too. Known, said by the runner; at most 2/3.
 KNOWN = 3  # exit code
 KNOWN_OF = "tree search" if sys.version_info[:2] == (3, 11) else ""
 
