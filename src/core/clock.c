@@ -55,14 +55,15 @@ void lp_clock_moment(lp_moment *moment)
 {
     uint64_t narrowest = UINT64_MAX;
 
-    /* An interrupt between two reads would set the clocks apart by its length: keep the tightest of five. */
+    /* An interrupt between two reads, of whichever two, would set the clocks apart by its length: keep the tightest of five. */
     for (int i = 0; i < 5; i++) {
         uint64_t before = lp_ticks();
         uint64_t mono = lp_clock_ns(CLOCK_MONOTONIC);
         uint64_t after = lp_ticks();
         uint64_t real = lp_clock_ns(CLOCK_REALTIME);
-        if (after - before < narrowest) {
-            narrowest = after - before;
+        uint64_t all = lp_ticks() - before;
+        if (all < narrowest) {
+            narrowest = all;
             moment->ticks = lp__clock_kind == LP_CLOCK_MONOTONIC ? mono : before + (after - before) / 2;
             moment->mono_ns = mono;
             moment->real_ns = real;

@@ -49,7 +49,7 @@ static inline uint64_t lp_ticks_to_ns(uint64_t ticks, uint64_t mult)
     return (uint64_t)(((unsigned __int128)ticks * mult + (1u << 31)) >> 32);
 }
 
-/* One instant on three clocks, read between two ticks that are as close as a few tries get. */
+/* One instant on three clocks, all read between two ticks that are as close as a few tries get. */
 void lp_clock_moment(lp_moment *moment);
 
 /* Is it near the first calibration? While a machine is suspended its TSC may go on, and CLOCK_MONOTONIC stands still: a baseline with

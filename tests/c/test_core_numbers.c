@@ -1,9 +1,33 @@
 /* Histogram cells and clocks: arithmetic only, no real time but where said. */
+#define _GNU_SOURCE
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "core/clock.h"
 #include "core/hist.h"
+
+#define HOURS 3600000000000000u
+
+/* A time of its own for one test, 0 none: each read takes 20 ns, and before the next `late` reads of the time of day, or else before
+ * those of the other clock, the thread loses its processor. */
+static uint64_t made_up_ns;
+static int late;
+
+/* Before libc's. */
+int clock_gettime(clockid_t clock, struct timespec *out)
+{
+    if (!made_up_ns)
+        return (int)syscall(SYS_clock_gettime, clock, out);
+    bool day = clock == CLOCK_REALTIME;
+    made_up_ns += 20 + (day && late > 0 ? 5000000u : 0) + (!day && late == 0 ? 1000u : 0);
+    late -= day;
+    uint64_t ns = made_up_ns + (day ? HOURS : 0);
+    out->tv_sec = (time_t)(ns / 1000000000u);
+    out->tv_nsec = (long)(ns % 1000000000u);
+    return 0;
+}
 
 static void cells_cover_every_value_once(void)
 {
@@ -92,6 +116,21 @@ static void calibrated_ticks_follow_the_kernels_clock(void)
     CHECK_NEAR((double)lp_ticks_to_ns(ticks_later - ticks, mult) / (double)(ns_later - ns), 1.0, 2e-4);
 }
 
+/* Before a clock of its last try is read the thread is interrupted for a moment, in the other four it loses its processor for 5 ms
+ * just before the time of day: that would look as if somebody had set it. */
+static void an_interrupt_between_any_two_clocks_is_noticed(void)
+{
+    lp_moment moment;
+
+    lp_clock_init(LP_CLOCK_MONOTONIC);
+    made_up_ns = 1000000000;
+    late = 4;
+    lp_clock_moment(&moment);
+    CHECK_EQ(late, -1);
+    CHECK_NEAR((double)(moment.real_ns - moment.mono_ns - HOURS), 0.0, 2000.0);
+    made_up_ns = 0;
+}
+
 int main(void)
 {
     RUN(cells_cover_every_value_once);
@@ -99,5 +138,6 @@ int main(void)
     RUN(ticks_become_ns_up_to_400_days);
     RUN(calibration_survives_clocks_that_step);
     RUN(calibrated_ticks_follow_the_kernels_clock);
+    RUN(an_interrupt_between_any_two_clocks_is_noticed);
     return check_done();
 }
