@@ -280,7 +280,7 @@ def test_run_directory_goes_while_recording(stage: Stage, what: str) -> None:
     assert program.stdin is not None
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
-    wait_for(lambda: stage.whole_snapshots(), "a snapshot")
+    wait_for(stage.written, "a snapshot")
     moved = stage.folder / "moved"
     stage.run.rename(moved)
     if what == "removed":
@@ -337,7 +337,7 @@ def test_a_collector_with_few_descriptors(stage: Stage) -> None:
     pids = program.stdout.readline().split()
 
     def written(pid: str) -> bool:
-        return any(f"_{pid}_" in path.name and path.suffix == ".snap" for path in stage.snapshots())
+        return bool(stage.written(int(pid)))
 
     wait_for(lambda: all(map(written, pids)), "a snapshot of each while it lives")
     (collector,) = stage.collectors()
@@ -375,7 +375,7 @@ def test_run_directory_is_moved_before_the_close(stage: Stage, instead: str) -> 
     assert program.stdin is not None
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
-    wait_for(lambda: stage.whole_snapshots(), "a snapshot")
+    wait_for(stage.written, "a snapshot")
     stage.run.rename(stage.folder / "moved")
     elsewhere = stage.folder / "elsewhere"
     elsewhere.mkdir()
@@ -625,7 +625,7 @@ def test_collector_is_stopped(stage: Stage) -> None:
     assert program.stdin is not None
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
-    wait_for(lambda: len(stage.collectors()) == 1 and stage.whole_snapshots(), "a collector at work")
+    wait_for(lambda: len(stage.collectors()) == 1 and stage.written(), "a collector at work")
     (pid,) = stage.collectors()
     os.kill(pid, signal.SIGSTOP)
     try:

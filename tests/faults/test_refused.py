@@ -6,7 +6,6 @@ containers" in docs/reliability.md. tests/support/refuser.c refuses them, from t
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from injection import compiled
-from lpstage import Report, Stage, wait_for
+from lpstage import Report, Stage, descriptors, has_pidfd, wait_for
 from lptest import ROOT, tells_how
 from phases import Bounds, PhaseStats, Truth, agrees, measured
 
@@ -67,23 +66,6 @@ def refuser(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("refuser"), "refuser.c")
 
 
-def open_files(pid: int) -> list[str]:
-    found = []
-    for entry in os.scandir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(entry.path))
-    return found
-
-
-def is_heard(collector: int, pid: int) -> bool:
-    """The collector has a pidfd of the process."""
-    for entry in Path(f"/proc/{collector}/fdinfo").iterdir():
-        with contextlib.suppress(OSError):
-            if f"\nPid:\t{pid}\n" in entry.read_text():
-                return True
-    return False
-
-
 def run_refused(stage: Stage, refuser: Path, names: list[str], error: int) -> tuple[Report, int, dict[str, list]]:
     """The report, the pid of a child that was killed and waited for, and what the program's loads measured."""
     git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-C", str(stage.folder)]
@@ -98,11 +80,11 @@ def run_refused(stage: Stage, refuser: Path, names: list[str], error: int) -> tu
     wait_for(stage.collectors, "a collector begins")
     (collector,) = stage.collectors()
     # It has opened the child's segment, and what would tell of its death. Nothing of the program's is open in it.
-    wait_for(lambda: any(f"/{child}_" in path for path in open_files(collector)), "the child is seen")
-    assert not [path for path in open_files(collector) if path.endswith("/marker")]
+    wait_for(lambda: any(f"/{child}_" in path for path in descriptors(collector)), "the child is seen")
+    assert not [path for path in descriptors(collector) if path.endswith("/marker")]
     hears = "pidfd_open" not in names
     if hears:
-        wait_for(lambda: is_heard(collector, int(child)), "a pidfd of the child")
+        wait_for(lambda: has_pidfd(collector, int(child)), "a pidfd of the child")
     # While it dies and is waited for, the collector stands still, so that it cannot be told by the zombie.
     os.kill(collector, signal.SIGSTOP)
     try:

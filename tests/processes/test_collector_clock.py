@@ -102,7 +102,7 @@ def test_looks_are_in_the_snapshots(stage: Stage) -> None:
     program.stdin.write("\n")
     program.stdin.flush()
     program.wait(60)
-    (snapshot,) = stage.whole_snapshots()
+    (snapshot,) = stage.written()
     lines = stage.command("dump", snapshot).expect().stdout.splitlines()
     moments = [tuple(map(int, line.split()[1:])) for line in lines if line.startswith("moment ")]
     assert len(moments) >= 2

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from injection import compiled, preloaded
 from lpsamples import read
-from lpstage import Stage, wait_for
+from lpstage import Stage, descriptors, wait_for
 
 GUARD_S = 20.0
 
@@ -146,14 +146,6 @@ def stopped_thread(_: Stage) -> Iterator[Freezer]:
     yield freeze
 
 
-def descriptors(pid: int) -> list[str]:
-    found = []
-    for entry in os.scandir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(entry.path))
-    return found
-
-
 def watched_segments(stage: Stage, collector: int) -> int:
     return len({d for d in descriptors(collector) if d.startswith(str(stage.shm)) and ".seg" in d})
 
@@ -190,7 +182,7 @@ def test_a_disk_that_does_not_answer(
         program = Dialogue(stage)
         program.answer()
         collector = stage.the_collector()
-        wait_for(stage.whole_snapshots, "a snapshot", GUARD_S)
+        wait_for(stage.written, "a snapshot", GUARD_S)
         first = int(program.ask("fork"))
         wait_for(lambda: watched_processes(collector) == 2, "both are watched", GUARD_S)
         with freeze(collector):
@@ -210,9 +202,7 @@ def test_a_disk_that_does_not_answer(
             os.kill(collector, signal.SIGTERM)
             program.answer()
             assert watched_segments(stage, collector) == 3, "nothing is let go that is not on the disk"
-            assert [p.name for p in stage.whole_snapshots()] == [p.name for p in before if p.name[0] == "w"], (
-                "it was frozen"
-            )
+            assert [p.name for p in stage.written()] == [p.name for p in before if p.name[0] == "w"], "it was frozen"
             assert stage.collectors() == [collector], "nobody has started another one"
         wait_for(lambda: watched_segments(stage, collector) == 1, "both deaths are written", GUARD_S)
         assert program.ask("end") == "closed"
@@ -272,7 +262,7 @@ def test_without_a_thread_for_the_disk(stage: Stage, tmp_path_factory: pytest.Te
     child = int(program.ask("fork"))
     wait_for(lambda: watched_segments(stage, collector.pid) == 2, "the child, too", GUARD_S)
     assert len(threads_of(collector.pid, "comm")) == 1
-    wait_for(lambda: len(stage.whole_snapshots()) == 2, "snapshots of the living", GUARD_S)
+    wait_for(lambda: len(stage.written()) == 2, "snapshots of the living", GUARD_S)
     os.kill(child, signal.SIGKILL)
     wait_for(lambda: watched_segments(stage, collector.pid) == 1, "the death is written", GUARD_S)
     program.answer()

@@ -144,7 +144,7 @@ def test_run_is_read_while_it_goes(stage: Stage) -> None:
         import sys, threading
         from lineprofiler.accounting import Profiler
 
-        profiler = Profiler("run", role="r")
+        profiler = Profiler("run", role="r", snapshot_interval_s=3600)
         turn = threading.Event()
 
         def waits():

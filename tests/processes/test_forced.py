@@ -235,7 +235,7 @@ def test_arriving_at_each_step_of_leaving(stage: Stage, where: str) -> None:
     stage.settle()
     assert stage.collectors() == []
     assert stage.segments() == [], "somebody has written both, and tidied up"
-    assert len(stage.whole_snapshots()) == 2
+    assert len(stage.written()) == 2
     exact(stage, 2, ["died", "died"])
 
 
@@ -429,7 +429,7 @@ def test_a_final_snapshot_beside_one_of_the_living(stage: Stage, where: str) -> 
         assert program.ask("phase") == "done"
         assert program.ask("close") == "closed"
     stage.settle()
-    (final,) = [p.name for p in stage.whole_snapshots()]
+    (final,) = [p.name for p in stage.written()]
     assert final.endswith(".final.snap")
     exact(stage, 2, ["closed"])
 
@@ -444,7 +444,7 @@ def test_one_that_is_closing_is_not_written_over(stage: Stage) -> None:
         program.order("close")
         held.run_to("renameat", r"\.final\.snap$")
         os.kill(collector, signal.SIGTERM)
-        wait_for(lambda: any(f"_{stays.pid}_" in p.name for p in stage.whole_snapshots()), "the other one's", GUARD_S)
+        wait_for(lambda: stage.written(stays.pid), "the other one's", GUARD_S)
         assert [p for p in stage.snapshots() if f"_{program.pid}_" in p.name and p.name[0] == "w"] == []
     assert program.hear() == "closed"
     stays.kill()

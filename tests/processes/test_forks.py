@@ -696,7 +696,7 @@ def test_identity_of_a_child_in_other_namespaces(stage: Stage, where: str) -> No
     stage.settle()
     stage.report()  # adopts what a collector of another namespace has left
     parent, (pid_ns, mnt_ns) = facts
-    dumps = [stage.command("dump", p).expect().stdout.splitlines() for p in stage.whole_snapshots()]
+    dumps = [stage.command("dump", p).expect().stdout.splitlines() for p in stage.written()]
     (child,) = [d for d in dumps if f"pid {parent}" not in d]
     (own,) = [d for d in dumps if f"pid {parent}" in d]
     assert f"pid_ns {pid_ns}" in child

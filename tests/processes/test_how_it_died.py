@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
-from lpstage import Stage, wait_for
+from halting import halted
+from lpstage import Stage, has_pidfd, wait_for
 from lptest import tells_how
 
 # Reads a line before it ends, so that the test decides when; each way of ending is one word.
@@ -51,15 +51,12 @@ TELLS = tells_how()
 
 def is_watched(stage: Stage, pid: int) -> bool:
     """A collector of the stage has a pidfd of the process."""
-    for collector in stage.collectors():
-        for entry in Path(f"/proc/{collector}/fdinfo").iterdir():
-            with contextlib.suppress(OSError):
-                if f"\nPid:\t{pid}\n" in entry.read_text():
-                    return True
-    return False
+    return any(has_pidfd(collector, pid) for collector in stage.collectors())
 
 
 def end(stage: Stage, way: str) -> int:
+    """One that has died is written by the collector: a reader that comes at once would wait for its word, but not for
+    as long as it may be kept from saying it."""
     process = stage.start(PROGRAM, way)
     assert process.stdout is not None
     assert process.stdin is not None
@@ -69,6 +66,8 @@ def end(stage: Stage, way: str) -> int:
     process.stdin.write("\n")
     process.stdin.flush()
     process.wait()
+    if stage.collector:
+        wait_for(lambda: stage.written(process.pid), "it is written")
     return process.pid
 
 
@@ -163,7 +162,8 @@ def test_what_nobody_saw_is_not_known(stage: Stage) -> None:
 
 @pytest.mark.skipif(not TELLS, reason="kernel < 6.15 tells nobody but the parent")
 def test_a_parent_that_closes_at_once_waits_for_the_word(stage: Stage) -> None:
-    """`close()` adopts what is dead; the collector, which knows how it died, may need 10 ms to say so."""
+    """`close()` adopts what is dead; the collector, which knows how it died, may need 10 ms to say so. Of the last
+    child it is kept from it until `close()` has looked and waits."""
     process = stage.start(
         """
         import os, sys
@@ -183,11 +183,23 @@ def test_a_parent_that_closes_at_once_waits_for_the_word(stage: Stage) -> None:
     )
     assert process.stdout is not None
     assert process.stdin is not None
-    for _ in range(5):
+    for number in range(5):
         pid = int(process.stdout.readline())
         wait_for(lambda: is_watched(stage, pid), "the collector has seen it")  # noqa: B023
+        if number == 4:
+            break
         process.stdin.write("\n")
         process.stdin.flush()
+    (collector,) = stage.collectors()
+    with halted(process.pid) as held:
+        os.kill(collector, signal.SIGSTOP)
+        try:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            held.run_to("clock_nanosleep")
+        finally:
+            os.kill(collector, signal.SIGCONT)
+        wait_for(lambda: stage.written(pid), "the word")
     assert process.wait() == 0
     codes = [w["exit_code"] for w in stage.report().workers if w["state"] == "died"]
     assert sorted(codes) == list(range(40, 45))

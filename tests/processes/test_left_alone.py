@@ -430,7 +430,7 @@ def test_signal_handlers_of_the_program_work(stage: Stage) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
             end = time.monotonic() + 0.2
-            while time.monotonic() < end:
+            while time.monotonic() < end or ran.count(signal.SIGALRM) < 3:  # one for all that came off the CPU
                 with accounting.phase("b"):
                     time.sleep(0.001)
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -462,7 +462,7 @@ def test_phases_inside_a_signal_handler(stage: Stage) -> None:
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0005)
         entries, end = 0, time.monotonic() + 0.3
-        while time.monotonic() < end:
+        while time.monotonic() < end or handled < 11:  # off the CPU many ticks are one signal
             for _ in range(100):
                 with profiler.phase("a"):
                     with profiler.phase("b"):

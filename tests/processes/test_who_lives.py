@@ -81,7 +81,7 @@ def test_a_first_thread_that_has_ended_is_no_death(stage: Stage, collector: bool
         report.healthy()
         assert report.states() == ["running"]
         assert report.calls()["held/step"] == number
-    assert stage.whole_snapshots() == []
+    assert stage.written() == []
     tell(program)
     assert program.wait(60) == 7
     stage.settle()
@@ -119,9 +119,7 @@ def test_children_that_live_on_do_not_keep_their_parent_alive(stage: Stage, coll
         program.kill()
         program.wait()
         if collector:
-            wait_for(
-                lambda: any(f"_{program.pid}_" in p.name for p in stage.whole_snapshots()), "written at once", GUARD_S
-            )
+            wait_for(lambda: stage.written(program.pid), "written at once", GUARD_S)
         report = stage.report()
         assert {w["role"]: w["state"] for w in report.workers if w["pid"] == program.pid} == {"parent": "died"}
         assert report.states() == ["died", "running"]
@@ -199,7 +197,7 @@ def test_everything_in_shared_memory_is_removed(stage: Stage) -> None:
     for pid in (before, after):
         os.kill(pid, 9)
     for pid in (before, after):
-        wait_for(lambda pid=pid: any(f"_{pid}_" in p.name for p in stage.whole_snapshots()), "it is written", GUARD_S)
+        wait_for(lambda pid=pid: stage.written(pid), "it is written", GUARD_S)
     program.kill()
     program.wait()
     stage.settle()

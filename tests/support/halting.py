@@ -41,6 +41,7 @@ CALLS: dict[str, tuple[int, int, int]] = {  # x86-64, the generic table (aarch64
     "fsync": (74, 82, -1),
     "rmdir": (84, -84, 0),  # the generic table has unlinkat only
     "futex": (202, 98, -1),
+    "clock_nanosleep": (230, 115, -1),
     "epoll_wait": (232, 22, -1),  # there: epoll_pwait
     "openat": (257, 56, 1),
     "newfstatat": (262, 79, 1),

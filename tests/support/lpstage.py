@@ -70,15 +70,39 @@ def processes_holding(start: str, fd: int) -> list[int]:
     return found
 
 
+def collectors_below(shm: Path) -> set[int]:
+    """Pids of collectors of that shared memory, also of one that is just becoming one: the kernel lets the program go
+    on a moment before name and command line are there. Its lock is where it will look for it."""
+    return {*processes_with(str(shm), COLLECTOR_NAME), *processes_holding(f"{shm}/", COLLECTOR_LOCK_FD)}
+
+
 def is_leaving(pid: int) -> bool:
     """Whether a collector has still to give its descriptors back, locks with them: a killed one loses its command line
     and its list of descriptors first, and may be kept from going on by others. A thread that is a zombie has done it.
     """
     with contextlib.suppress(OSError):
+        if Path(f"/proc/{pid}/comm").read_text() != f"{COLLECTOR_NAME}\n":
+            return False  # somebody else, who only seemed to become one
         for thread in os.scandir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
-                name, rest = Path(thread.path, "stat").read_text().split("(", 1)[1].rsplit(")", 1)
-                if name.startswith("lineprofiler-") and rest.split()[0] not in ("Z", "X"):
+                if Path(thread.path, "stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X"):
+                    return True
+    return False
+
+
+def parent_of(pid: int) -> int:
+    """0: it has ended."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return 0
+
+
+def has_pidfd(collector: int, pid: int) -> bool:
+    """Whether a process that may end meanwhile is told of that other one's death."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(f"/proc/{collector}/fdinfo"):
+            with contextlib.suppress(OSError):
+                if f"\nPid:\t{pid}\n" in Path(entry.path).read_text():
                     return True
     return False
 
@@ -162,21 +186,24 @@ class Stage:
         assert self.command("report", "run").returncode in (0, 2)
 
     def collectors(self) -> list[int]:
-        """Pids of the collectors of programs of this stage, also of one that is just becoming one: the kernel lets the
-        program go on a moment before name and command line are there. Its lock is where it will look for it. And of
-        one that was seen and has not left its lock yet."""
-        running = processes_with(str(self.shm), COLLECTOR_NAME)
-        leaving = {pid for pid in self.known if is_leaving(pid)}
-        self.known = {*running, *processes_holding(f"{self.shm}/", COLLECTOR_LOCK_FD), *leaving}
+        """Pids of the collectors of programs of this stage, also of one that was seen and has not left its lock yet. A
+        child that is to ask git is the same for a moment, and no collector."""
+        found = collectors_below(self.shm) | {pid for pid in self.known if is_leaving(pid)}
+        self.known = {pid for pid in found if parent_of(pid) not in found}
         return sorted(self.known)
 
     def the_collector(self) -> int:
         """The one that has signed: before that it may be anybody's start, which is given ten seconds."""
 
+        def signer(path: Path) -> list[str]:
+            with contextlib.suppress(FileNotFoundError):  # whoever replaces it is just between the two
+                return path.read_text().split()[2:3]
+            return []
+
         def signed() -> bool:
             found = self.collectors()
             locks = self.shm.glob("lineprofiler-*/*/.collector-*.lock")
-            return len(found) == 1 and any(p.read_text().split()[2:3] == [str(found[0])] for p in locks)
+            return len(found) == 1 and any(signer(path) == [str(found[0])] for path in locks)
 
         wait_for(signed, "a collector")
         (pid,) = self.collectors()
@@ -197,9 +224,9 @@ class Stage:
         """And what else lies about there, but samples."""
         return sorted(p for p in self.run.glob("workers/*/*") if p.suffix != ".samples")
 
-    def whole_snapshots(self) -> list[Path]:
-        """Snapshots that are in their place, without those that are just being written under another name."""
-        return [p for p in self.snapshots() if p.name[0] == "w"]
+    def written(self, pid: int | None = None) -> list[Path]:
+        """Snapshots of processes, or of one of them, that have their names: each is whole. For who waits for one."""
+        return sorted(self.run.glob(f"workers/*/w_*{'' if pid is None else f'_{pid}'}_*.snap"))
 
     def samples(self, kind: str = "w") -> list[Path]:
         """Sample files of processes, or of hosts (`host`)."""
