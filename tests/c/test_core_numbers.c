@@ -1,5 +1,4 @@
 /* Histogram cells and clocks: arithmetic only, no real time but where said. */
-#define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
