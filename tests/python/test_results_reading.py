@@ -160,7 +160,10 @@ def test_every_face_shows_the_same(run_of_two: Path, tmp_path: Path, capsys: pyt
     own = run.tree_of("actor")
     assert phases["iteration"]["wall_ns"] == own[("iteration",)].wall_ns
     assert phases["iteration"]["self_ns"] == own[("iteration",)].self_ns
-    assert phases["iteration/select"]["p50_ns"] == own[("iteration", "select")].hist.quantile(0.5)
+    select = phases["iteration/select"]
+    # The middle of a cell may lie below the least or above the greatest of all, which the report knows.
+    median = min(max(own[("iteration", "select")].hist.quantile(0.5), select["min_ns"]), select["max_ns"])
+    assert select["p50_ns"] == median
 
 
 def test_a_changed_run_renders_changed(run_of_two: Path) -> None:
