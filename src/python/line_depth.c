@@ -71,6 +71,8 @@ static void learn_names(PyObject *map)
             flow.kind[number] |= BACKWARD;
         if (strcmp(text, "EXTENDED_ARG") == 0)
             flow.kind[number] |= EXTENDS;
+        if (strcmp(text, "END_ASYNC_FOR") == 0) /* 3.14: its argument says where it comes from, and it goes on */
+            flow.kind[number] &= (uint8_t)~JUMPS;
         for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
             if (strcmp(text, ends[i]) == 0)
                 flow.kind[number] |= ENDS;

@@ -330,6 +330,8 @@ async def tasks(n):
             x = await asyncio.sleep(
                 0, pick(item)
             ) or pick(2)
+        with opened(x) as x:
+            pass
         y = [
             pick(v) async for v in items()
         ]
