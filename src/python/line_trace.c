@@ -25,7 +25,7 @@
 #if LPY_FRAME_TRACING
 
 #include <stdlib.h>
-#define NOINLINE __attribute__((noinline, aligned(64))) /* its pace is by where it lies */
+#define NOINLINE __attribute__((noinline, aligned(64))) /* begins a line of the cache: its pace depends on that */
 
 /* What stands in the extra slot of a code object: NULL nothing, an odd number the round in which nobody wanted it, else: */
 typedef struct trace_code {

@@ -55,8 +55,6 @@ def is_watched(stage: Stage, pid: int) -> bool:
 
 
 def end(stage: Stage, way: str) -> int:
-    """One that has died is written by the collector: a reader that comes at once would wait for its word, but not for
-    as long as it may be kept from saying it."""
     process = stage.start(PROGRAM, way)
     assert process.stdout is not None
     assert process.stdin is not None
@@ -66,8 +64,6 @@ def end(stage: Stage, way: str) -> int:
     process.stdin.write("\n")
     process.stdin.flush()
     process.wait()
-    if stage.collector:
-        wait_for(lambda: stage.written(process.pid), "it is written")
     return process.pid
 
 
